@@ -36,6 +36,11 @@ func convert(swagger []byte) (object, error) {
 }
 
 func toVersion3(two object) (object, error) {
+	walk(two, func(o object) {
+		if o["type"] == anyJSON {
+			delete(o, "type")
+		}
+	})
 	b, err := json.Marshal(two)
 	if err != nil {
 		return nil, err

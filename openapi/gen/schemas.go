@@ -26,6 +26,19 @@ func (d *document) finishSchemas() {
 	d.finish(requests, sent, inRequest)
 	d.finish(responses, received, inResponse)
 	walk(d.root, func(o object) { delete(o, xOmittable) })
+	d.prune()
+}
+
+// prune drops the schemas that nothing in the document leads to, such as those
+// that only the Go type of a problem led to.
+func (d *document) prune() {
+	components := d.root["components"].(object)
+	used := d.reach([]object{d.root["paths"].(object), components["responses"].(object)})
+	for _, name := range sortedKeys(d.schemas) {
+		if !used[name] {
+			delete(d.schemas, name)
+		}
+	}
 }
 
 // flatten merges an allOf of several members into one object: clients generated
@@ -52,6 +65,16 @@ func (d *document) flatten(schema object) {
 	}
 }
 
+// allowNull makes a schema without any constraint say that it takes null.
+func allowNull(schema object) {
+	for key := range schema {
+		if key != "description" && key != xOmittable {
+			return
+		}
+	}
+	schema["nullable"] = true
+}
+
 func (d *document) resolve(schema object) object {
 	for {
 		name, ok := refName(schema)
@@ -67,11 +90,17 @@ func refName(schema object) (string, bool) {
 	return strings.CutPrefix(ref, schemaPrefix)
 }
 
-// completeType adds what swag cannot say: integers are 64 bits wide, and a nullable
-// reference needs a type beside it for nullable to have a meaning (OpenAPI 3.0.3).
+// completeType adds what swag cannot say: integers are 64 bits wide, a field of any
+// JSON value takes null too, and a nullable reference needs a type beside it for
+// nullable to have a meaning (OpenAPI 3.0.3).
 func (d *document) completeType(schema object) {
 	if schema["type"] == "integer" && schema["format"] == nil {
 		schema["format"] = "int64"
+	}
+	if properties, ok := schema["properties"].(object); ok {
+		for _, property := range properties {
+			allowNull(property.(object))
+		}
 	}
 	members, ok := schema["allOf"].([]any)
 	if !ok || schema["nullable"] != true || schema["type"] != nil {

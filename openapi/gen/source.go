@@ -16,6 +16,11 @@ import (
 // annotations name.
 const maxDependencyDepth = 100
 
+// anyJSON is what swag is told a json.RawMessage is. It takes only its own basic
+// types there, so this is the one that no field of ours can have; toVersion3 turns
+// it into the schema that allows everything.
+const anyJSON = "func"
+
 // parseAnnotations runs swag over the handlers below dirs and returns Swagger 2.0
 // as JSON. Types of packages that the handlers import are resolved too.
 func parseAnnotations(dirs []string) ([]byte, error) {
@@ -36,7 +41,7 @@ func parseAnnotations(dirs []string) ([]byte, error) {
 		swag.SetParseDependency(1), // models only: dependencies hold no handlers
 		swag.ParseUsingGoList(true),
 		swag.SetStrict(true),
-		swag.SetOverrides(map[string]string{"encoding/json.RawMessage": "any"}),
+		swag.SetOverrides(map[string]string{"encoding/json.RawMessage": anyJSON}),
 	)
 	if err := p.ParseAPIMultiSearchDir(dirs, entry, maxDependencyDepth); err != nil {
 		return nil, fmt.Errorf("annotations: %w", err)
