@@ -37,7 +37,9 @@ type Argon2Params struct {
 // DefaultArgon2 returns the parameters new passwords are hashed with: OWASP's
 // "m=19456 (19 MiB), t=2, p=1", which OWASP holds equal in strength to RFC 9106's
 // second choice per unit of an attacker's time and which a small node can afford.
-func DefaultArgon2() Argon2Params { return Argon2Params{MemoryKiB: 19456, Iterations: 2, Parallelism: 1} }
+func DefaultArgon2() Argon2Params {
+	return Argon2Params{MemoryKiB: 19456, Iterations: 2, Parallelism: 1}
+}
 
 const (
 	argonSaltBytes = 16
