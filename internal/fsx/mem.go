@@ -16,10 +16,10 @@ import (
 // for each file and directory, what was synced and the changes since.
 type Mem struct {
 	mu       sync.Mutex
-	root     *memNode // guarded by mu, with all nodes below
-	track    bool     // keep unsynced changes
-	capacity int64    // guarded by mu: bytes of file contents; < 0 is unbounded
-	used     int64    // guarded by mu
+	root     *memNode   // guarded by mu, with all nodes below
+	track    bool       // keep unsynced changes
+	capacity int64      // guarded by mu: bytes of file contents; < 0 is unbounded
+	used     int64      // guarded by mu
 	entryOps []*entryOp // guarded by mu: directory changes since the last SyncDir
 }
 
