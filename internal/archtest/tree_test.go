@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -121,6 +122,9 @@ func (f *file) qualifier(x ast.Expr) string {
 			continue
 		}
 		name := path.Base(p)
+		if majorVersion.MatchString(name) {
+			name = path.Base(path.Dir(p))
+		}
 		if spec.Name != nil {
 			name = spec.Name.Name
 		}
@@ -130,6 +134,9 @@ func (f *file) qualifier(x ast.Expr) string {
 	}
 	return ""
 }
+
+// majorVersion is a last element of import paths that is not the package's name.
+var majorVersion = regexp.MustCompile(`^v[0-9]+$`)
 
 // within tells whether a package is one of the listed ones or lies below one.
 func within(pkg string, list ...string) bool {
