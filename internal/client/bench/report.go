@@ -41,8 +41,8 @@ type Report struct {
 	RecordsPerS float64          `json:"records_per_s"`
 	RequestsS   float64          `json:"requests_per_s"`
 	MBPerS      float64          `json:"mb_per_s"` // 10^6 bytes: values sent, or bodies received
-	Latency     *Distribution         `json:"request_latency"`
-	EndToEnd    *Distribution         `json:"end_to_end_latency,omitempty"`
+	Latency     *Distribution    `json:"request_latency"`
+	EndToEnd    *Distribution    `json:"end_to_end_latency,omitempty"`
 	Problems    map[string]int64 `json:"problems"` // text of an error → how often
 }
 
