@@ -1,0 +1,202 @@
+package rest
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/gin-gonic/gin"
+
+	"tidewire/api/problem"
+	"tidewire/auth"
+	"tidewire/broker"
+	"tidewire/cluster/metadata"
+	"tidewire/internal/model"
+)
+
+// Call is one request on its way through a handler.
+type Call struct {
+	*gin.Context
+	Route     *Route
+	Principal *auth.Principal // nil on public routes
+	query     url.Values
+	api       *API
+}
+
+// Handler answers a call, or returns the error that becomes its problem.
+type Handler func(c *Call) error
+
+// Caller is on whose behalf the call is made.
+func (c *Call) Caller() broker.Caller {
+	return broker.Caller{Principal: c.Principal, Host: c.ClientIP(), Verify: c.reverify}
+}
+
+// PathValue returns a decoded path parameter. The router matched the escaped path, so
+// that %2F and + in names keep their meaning; see decodePath.
+func (c *Call) PathValue(name string) string { return c.Param(name) }
+
+// decodePath unescapes all path parameters once. An escape that is not valid is a 422.
+func (c *Call) decodePath() error {
+	for i := range c.Params {
+		p := &c.Params[i]
+		v, err := url.PathUnescape(p.Value)
+		if err != nil {
+			return model.Invalid("path:"+p.Key, "%q is not a valid percent-encoding", p.Value)
+		}
+		p.Value = v
+	}
+	return nil
+}
+
+// Query returns the parsed query, once.
+func (c *Call) Query() url.Values { return c.query }
+
+// only returns a query parameter that may be given once, and whether it was given.
+func (c *Call) only(name string) (string, bool) {
+	v, ok := c.query[name]
+	if !ok {
+		return "", false
+	}
+	return v[0], true
+}
+
+// queryBool reads a true/false parameter.
+func (c *Call) queryBool(name string) (bool, error) {
+	switch v, ok := c.only(name); {
+	case !ok || v == "false":
+		return false, nil
+	case v == "true":
+		return true, nil
+	default:
+		return false, model.Invalid("query:"+name, "%s must be true or false, not %q", name, v)
+	}
+}
+
+// intRange is what a whole number in the query may be.
+type intRange struct{ def, min, max int64 }
+
+// queryInt reads a whole number; out of range is a 422, never clamped.
+func (c *Call) queryInt(name string, r intRange) (int64, error) {
+	s, ok := c.only(name)
+	if !ok {
+		return r.def, nil
+	}
+	n, err := strconv.ParseInt(s, 10, 64)
+	if err != nil || n < r.min || n > r.max {
+		return 0, model.Invalid("query:"+name, "%s must be a whole number from %d to %d, not %q", name, r.min, r.max, s)
+	}
+	return n, nil
+}
+
+// ifMatch reads the If-Match header (RFC 9110 §13.1.1): "" for none or *, else the one
+// entity tag. A weak tag never matches.
+func (c *Call) ifMatch() (metadata.ETag, error) {
+	h := c.GetHeader("If-Match")
+	switch {
+	case h == "" || h == "*":
+		return "", nil
+	case strings.Contains(h, ","):
+		return "", model.Invalid("header:If-Match", "If-Match takes one entity tag here")
+	case len(h) > 2 && h[0] == '"' && h[len(h)-1] == '"':
+		return metadata.ETag(h[1 : len(h)-1]), nil
+	}
+	return "", model.Errorf(model.ETagMismatch, "the entity tag %s matches no state of the resource", h)
+}
+
+// JSON answers with a JSON document.
+func (c *Call) JSON(status int, v any) error {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return err
+	}
+	c.bytes(status, "application/json", b.Bytes())
+	return nil
+}
+
+// Resource answers with a JSON document that has an etag.
+func (c *Call) Resource(status int, etag metadata.ETag, v any) error {
+	c.Header("ETag", quoted(etag))
+	return c.JSON(status, v)
+}
+
+func quoted(e metadata.ETag) string { return `"` + string(e) + `"` }
+
+func (c *Call) bytes(status int, mediaType string, b []byte) {
+	h := c.Writer.Header()
+	h["Content-Type"] = []string{mediaType}
+	h["Content-Length"] = []string{strconv.Itoa(len(b))}
+	h["Cache-Control"] = noStore
+	c.Writer.WriteHeader(status)
+	_, _ = c.Writer.Write(b) // the client may be gone
+}
+
+var noStore = []string{"no-store"}
+
+// NoContent answers 204.
+func (c *Call) NoContent() error {
+	c.Writer.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+// created sets the Location of a new resource, below the path prefix.
+func (c *Call) created(path ...string) {
+	var b strings.Builder
+	b.WriteString(c.api.prefix)
+	for _, p := range path {
+		b.WriteByte('/')
+		b.WriteString(url.PathEscape(p))
+	}
+	c.Header("Location", b.String())
+}
+
+func (c *Call) occurrence() problem.Occurrence { return occurrence(c.Context) }
+
+func occurrence(c *gin.Context) problem.Occurrence {
+	m := c.Request.Method
+	return problem.Occurrence{
+		Path: c.Request.URL.EscapedPath(), RequestID: c.Writer.Header().Get("X-Request-Id"),
+		Write: m != http.MethodGet && m != http.MethodHead,
+	}
+}
+
+// bodies are reused between requests.
+var bodies = sync.Pool{New: func() any { return new(bytes.Buffer) }}
+
+// maxPooledBody bounds what the pool keeps.
+const maxPooledBody = 4 << 20
+
+// readBody reads the body up to the route's limit and hands it to use, which must not
+// keep it. A body that is longer is request-too-large, one that breaks off is
+// malformed.
+func (c *Call) readBody(use func([]byte) error) error {
+	buf := bodies.Get().(*bytes.Buffer)
+	buf.Reset()
+	defer func() {
+		if buf.Cap() <= maxPooledBody {
+			bodies.Put(buf)
+		}
+	}()
+	limit := c.Route.maxBody()
+	if n := c.Request.ContentLength; n > 0 {
+		buf.Grow(int(n) + bytes.MinRead)
+	}
+	n, err := buf.ReadFrom(io.LimitReader(c.Request.Body, limit+1))
+	switch {
+	case n > limit:
+		return tooLarge(limit)
+	case err != nil:
+		return model.Errorf(model.MalformedBody, "the body broke off after %d bytes", n).WithCause(err)
+	}
+	return use(buf.Bytes())
+}
+
+func tooLarge(limit int64) error {
+	return model.Errorf(model.RequestTooLarge, "the body has more than the %d bytes allowed here", limit)
+}

@@ -1,0 +1,317 @@
+package rest
+
+import (
+	"context"
+	"mime"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/gin-gonic/gin"
+
+	"tidewire/api/problem"
+	"tidewire/internal/model"
+)
+
+// Body says what a route takes as its body.
+type Body uint8
+
+// Kinds of bodies.
+const (
+	NoBody  Body = iota
+	JSON         // application/json is required
+	RawBody      // any type but those that the handler refuses; the handler looks
+)
+
+// Unbuilt lists what the contract documents for a route and this version does not have
+// yet. Using any of it answers 501 instead of being ignored.
+type Unbuilt struct {
+	Query   []string
+	Headers []string // an entry that ends in * is a prefix
+	Accept  []string // media types
+	Content []string // media types of the body
+}
+
+// Route is one row of the table.
+type Route struct {
+	Method  string
+	Path    string // with {name} for parameters
+	ID      string // the operation's id in the OpenAPI document
+	Public  bool   // needs no authentication
+	Needs   string // operation and resource, as docs/security.md lists them
+	Handle  Handler
+	Query   []string // parameters that the route knows
+	Body    Body
+	MaxBody int64    // bytes; 0: 1 MiB
+	Accept  []string // media types of the answer; empty: application/json
+	Unbuilt Unbuilt
+}
+
+// Built reports whether the route does something yet.
+func (r *Route) Built() bool { return r.Handle != nil }
+
+// Write reports whether the route may change something.
+func (r *Route) Write() bool { return r.Method != http.MethodGet }
+
+func (r *Route) maxBody() int64 {
+	if r.MaxBody == 0 {
+		return 1 << 20
+	}
+	return r.MaxBody
+}
+
+// ginPath turns {name} into :name.
+func (r *Route) ginPath() string {
+	return strings.NewReplacer("{", ":", "}", "").Replace(r.Path)
+}
+
+// Register adds the routes to a router, GET ones for HEAD too.
+func (a *API) Register(router gin.IRoutes) {
+	for _, r := range a.Routes() {
+		h := a.serve(r)
+		router.Handle(r.Method, r.ginPath(), h)
+		if r.Method == http.MethodGet {
+			router.Handle(http.MethodHead, r.ginPath(), h)
+		}
+	}
+}
+
+// serve wraps a route's handler with the checks that come before it.
+func (a *API) serve(r *Route) gin.HandlerFunc {
+	return func(g *gin.Context) {
+		c := &Call{Context: g, Route: r, api: a}
+		if err := a.run(c); err != nil {
+			a.fail(c, err)
+		}
+	}
+}
+
+// run makes the checks in the order of precedence that the contract fixes.
+func (a *API) run(c *Call) error {
+	c.query = noQuery
+	var queryErr error
+	if c.Request.URL.RawQuery != "" {
+		c.query, queryErr = url.ParseQuery(c.Request.URL.RawQuery)
+	}
+	for _, check := range []func(*Call) error{a.authenticate, checkLength, checkContentType, checkAccept, checkBuilt} {
+		if err := check(c); err != nil {
+			return err
+		}
+	}
+	if queryErr != nil {
+		return model.Invalid("query:", "the query is not validly encoded")
+	}
+	if err := checkQuery(c); err != nil {
+		return err
+	}
+	if err := c.decodePath(); err != nil {
+		return err
+	}
+	return c.Route.Handle(c)
+}
+
+var noQuery = url.Values{}
+
+// fail writes the problem, unless the answer has begun.
+func (a *API) fail(c *Call, err error) {
+	e := model.AsError(err)
+	if row := model.Row(e.Code); row.Status >= 500 && e.Code != model.NotImplemented {
+		a.logger.Error("a request failed", "method", c.Request.Method, "path", c.Route.Path,
+			"request_id", c.Writer.Header().Get("X-Request-Id"), "code", e.Code, "error", err)
+	}
+	if c.Writer.Written() {
+		return
+	}
+	problem.Write(c.Writer, e, c.occurrence())
+}
+
+func (a *API) authenticate(c *Call) error {
+	if c.Route.Public {
+		return nil
+	}
+	token, err := bearer(c)
+	if err != nil {
+		return err
+	}
+	p, err := a.tokens.Verify(c.Request.Context(), token)
+	if err != nil {
+		return err
+	}
+	c.Principal = p
+	return nil
+}
+
+// bearer takes the token from the Authorization header (RFC 6750 §2.1).
+func bearer(c *Call) (string, error) {
+	h := c.Request.Header["Authorization"]
+	if len(h) == 0 {
+		if c.query.Has("ticket") {
+			return "", notBuilt("query:ticket", "the query parameter ticket")
+		}
+		return "", model.Errorf(model.Unauthenticated, "the request has no Authorization header; POST /v1/auth/login gives a token for it")
+	}
+	const scheme = "bearer "
+	v := h[0]
+	if len(h) > 1 || len(v) <= len(scheme) || !strings.EqualFold(v[:len(scheme)], scheme) {
+		return "", model.Errorf(model.Unauthenticated, "the Authorization header must be: Bearer <token>")
+	}
+	return strings.TrimSpace(v[len(scheme):]), nil
+}
+
+// reverify checks a call's token again, for calls that last.
+func (c *Call) reverify(ctx context.Context) error {
+	token, err := bearer(c)
+	if err != nil {
+		return err
+	}
+	_, err = c.api.tokens.Verify(ctx, token)
+	return err
+}
+
+func checkLength(c *Call) error {
+	if n := c.Request.ContentLength; n > c.Route.maxBody() {
+		return tooLarge(c.Route.maxBody())
+	}
+	return nil
+}
+
+func checkContentType(c *Call) error {
+	if err := checkContentEncoding(c); err != nil {
+		return err
+	}
+	if c.Route.Body != JSON {
+		return nil
+	}
+	if c.Request.Body == nil || c.Request.Body == http.NoBody {
+		return model.Errorf(model.MalformedBody, "the request needs a JSON body")
+	}
+	return requireJSON(c.Request.Header)
+}
+
+func requireJSON(h http.Header) error {
+	ct := h.Get("Content-Type")
+	if ct == "application/json" { // what nearly everybody sends
+		return nil
+	}
+	mt, params, err := mime.ParseMediaType(ct)
+	if err != nil || mt != "application/json" {
+		return model.Errorf(model.UnsupportedMediaType, "the body must be application/json, not %q", ct)
+	}
+	if cs, ok := params["charset"]; ok && !strings.EqualFold(cs, "utf-8") {
+		return model.Errorf(model.UnsupportedMediaType, "JSON is UTF-8 (RFC 8259); charset %q is not supported", cs)
+	}
+	return nil
+}
+
+func checkContentEncoding(c *Call) error {
+	switch ce := strings.ToLower(strings.TrimSpace(c.GetHeader("Content-Encoding"))); ce {
+	case "", "identity", "gzip", "zstd": // the last two are told apart in checkBuilt
+		return nil
+	default:
+		return model.Errorf(model.UnsupportedMediaType, "the content encoding %q is not supported", ce)
+	}
+}
+
+// checkAccept answers 406 where no media type of the route is acceptable.
+func checkAccept(c *Call) error {
+	h := c.Request.Header["Accept"]
+	if len(h) == 0 {
+		return nil
+	}
+	types := c.Route.Accept
+	if len(types) == 0 {
+		types = jsonOnly
+	}
+	if negotiate(h, types) != "" || negotiate(h, c.Route.Unbuilt.Accept) != "" {
+		return nil
+	}
+	return model.Errorf(model.NotAcceptable, "this resource can be given as %s", strings.Join(types, ", "))
+}
+
+var jsonOnly = []string{"application/json"}
+
+func notBuilt(pointer, what string) error {
+	e := model.Errorf(model.NotImplemented, "%s is not built yet", what)
+	e.Fields = []model.FieldError{{Pointer: pointer, Detail: e.Detail}}
+	return e
+}
+
+// checkBuilt answers 501 for what is documented and not built.
+func checkBuilt(c *Call) error {
+	r := c.Route
+	if !r.Built() {
+		return model.Errorf(model.NotImplemented, "%s %s is not built yet", r.Method, r.Path)
+	}
+	for _, q := range r.Unbuilt.Query {
+		if c.query.Has(q) {
+			return notBuilt("query:"+q, "the query parameter "+q)
+		}
+	}
+	for _, h := range r.Unbuilt.Headers {
+		if name := presentHeader(c.Request.Header, h); name != "" {
+			return notBuilt("header:"+name, "the header "+name)
+		}
+	}
+	if ce := c.Request.Header["Content-Encoding"]; len(ce) > 0 && ce[0] != "" && !strings.EqualFold(ce[0], "identity") {
+		return notBuilt("header:Content-Encoding", "a compressed body")
+	}
+	if len(r.Unbuilt.Content) > 0 {
+		if mt := mediaType(c.Request.Header.Get("Content-Type")); slices.Contains(r.Unbuilt.Content, mt) {
+			return notBuilt("header:Content-Type", "a body of type "+mt)
+		}
+	}
+	if h := c.Request.Header["Accept"]; len(h) > 0 && len(r.Unbuilt.Accept) > 0 {
+		types := r.Accept
+		if len(types) == 0 {
+			types = jsonOnly
+		}
+		if mt := negotiate(h, append(slices.Clone(types), r.Unbuilt.Accept...)); slices.Contains(r.Unbuilt.Accept, mt) {
+			return notBuilt("header:Accept", "an answer of type "+mt)
+		}
+	}
+	return nil
+}
+
+func mediaType(ct string) string {
+	if mt, _, err := mime.ParseMediaType(ct); err == nil {
+		return mt
+	}
+	return ""
+}
+
+// presentHeader finds a header by its canonical name or, where the name ends in *, by
+// its start.
+func presentHeader(h http.Header, name string) string {
+	prefix, isPrefix := strings.CutSuffix(name, "*")
+	if !isPrefix {
+		if _, ok := h[http.CanonicalHeaderKey(name)]; ok {
+			return name
+		}
+		return ""
+	}
+	for k := range h {
+		if strings.HasPrefix(k, http.CanonicalHeaderKey(prefix)) {
+			return k
+		}
+	}
+	return ""
+}
+
+// checkQuery refuses parameters that the route does not know, and repeated ones.
+func checkQuery(c *Call) error {
+	var bad []model.FieldError
+	for name, values := range c.query {
+		switch {
+		case !slices.Contains(c.Route.Query, name):
+			bad = append(bad, model.FieldError{Pointer: "query:" + name, Detail: "unknown query parameter"})
+		case len(values) > 1:
+			bad = append(bad, model.FieldError{Pointer: "query:" + name, Detail: "given more than once"})
+		}
+	}
+	if len(bad) == 0 {
+		return nil
+	}
+	slices.SortFunc(bad, func(a, b model.FieldError) int { return strings.Compare(a.Pointer, b.Pointer) })
+	return &model.Error{Code: model.InvalidArgument, Detail: strings.TrimPrefix(bad[0].Pointer, "query:") + ": " + bad[0].Detail, Fields: bad}
+}

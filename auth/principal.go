@@ -1,0 +1,35 @@
+package auth
+
+import (
+	"context"
+	"time"
+
+	"tidewire/cluster/metadata"
+)
+
+// Cluster is what auth needs of the cluster: the present image, a way to change
+// it, and a way to wait until it holds everything that was committed before.
+type Cluster interface {
+	// Image returns the newest image applied on this node; never nil.
+	Image() *metadata.Image
+	// Propose has the quorum commit a command and returns once this node has
+	// applied it. A refusal may come as the result's Refusal or as the error.
+	Propose(ctx context.Context, cmd metadata.Command) (metadata.Result, error)
+	// Barrier returns once Image holds every change committed before the call.
+	// Concurrent calls may share one round.
+	Barrier(ctx context.Context) error
+}
+
+// Principal is an authenticated caller. It does not change once returned; a new
+// Verify of the same token returns another one when the user's rights changed.
+type Principal struct {
+	Name      string    // the user's name
+	Admin     bool      // administrators bypass ACL rules
+	TokenID   string    // jti of the access token; "" after a password login without one
+	SessionID string    // the refresh session the token belongs to; "" without one
+	IssuedAt  time.Time // zero without a token
+	ExpiresAt time.Time // when the token ends; zero without one
+}
+
+// ACLName is the principal as ACL rules name it, "User:name".
+func (p *Principal) ACLName() string { return metadata.UserPrincipal(p.Name) }

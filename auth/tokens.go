@@ -1,0 +1,198 @@
+package auth
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/sha256"
+	"errors"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"github.com/golang-jwt/jwt/v5"
+
+	"tidewire/cluster/metadata"
+	"tidewire/internal/model"
+)
+
+// tokenCacheSize bounds the verified tokens that are remembered; an entry takes
+// about 400 bytes.
+const tokenCacheSize = 1 << 16
+
+// Tokens verifies access tokens. It is safe for concurrent use.
+type Tokens struct {
+	cluster Cluster
+	now     func() time.Time
+	cache   *tokenCache
+}
+
+// NewTokens returns a verifier over the cluster's image. now is the wall clock.
+func NewTokens(c Cluster, now func() time.Time) *Tokens {
+	return &Tokens{cluster: c, now: now, cache: newTokenCache(tokenCacheSize)}
+}
+
+var errUnknownKey = errors.New("the token names a key that is not known")
+
+// Verify returns who a token (the compact form, without "Bearer ") belongs to. Each
+// call checks the token's expiry and, against the present image, that the user
+// exists and is enabled, that the password has not changed since, that the session
+// is not revoked and that the key is still good; the signature is checked once.
+// Errors: token-expired for a token of which only the time is over, unauthenticated
+// for any other that is not good, and the barrier's when the quorum had to be asked
+// and could not.
+func (t *Tokens) Verify(ctx context.Context, token string) (*Principal, error) {
+	if len(token) > MaxTokenBytes {
+		return nil, model.Errorf(model.Unauthenticated, "the token is longer than %d bytes", MaxTokenBytes)
+	}
+	h := hashToken(token)
+	v := t.cache.get(&h)
+	if v == nil {
+		var err error
+		if v, err = t.parse(ctx, token); err != nil {
+			return nil, err
+		}
+		t.cache.put(&h, v)
+	}
+	return t.admit(ctx, &h, v)
+}
+
+// hashToken hashes without copying the token: Sum256 neither keeps nor changes it.
+func hashToken(token string) tokenHash {
+	return sha256.Sum256(unsafe.Slice(unsafe.StringData(token), len(token)))
+}
+
+// admit makes the checks that every use of a token needs.
+func (t *Tokens) admit(ctx context.Context, h *tokenHash, v *verified) (*Principal, error) {
+	now := t.now()
+	if !now.Before(v.expiresAt) {
+		t.cache.remove(h)
+		return nil, expired()
+	}
+	if now.Before(v.notBefore) {
+		return nil, model.Errorf(model.Unauthenticated, "the token is not valid yet")
+	}
+	if p := v.current(t.cluster.Image(), now); p != nil {
+		return p, nil
+	}
+	if err := t.cluster.Barrier(ctx); err != nil {
+		return nil, err
+	}
+	if p := v.current(t.cluster.Image(), now); p != nil {
+		return p, nil
+	}
+	t.cache.remove(h)
+	return nil, model.Errorf(model.Unauthenticated, "the token is no longer valid")
+}
+
+// parse checks form, signature and claims.
+func (t *Tokens) parse(ctx context.Context, token string) (*verified, error) {
+	v, err := t.parseAt(t.cluster.Image(), token)
+	if errors.Is(err, errUnknownKey) {
+		if err := t.cluster.Barrier(ctx); err != nil {
+			return nil, err
+		}
+		v, err = t.parseAt(t.cluster.Image(), token)
+	}
+	switch {
+	case err == nil:
+		return v, nil
+	case expiredOnly(err):
+		return nil, expired().WithCause(err)
+	}
+	return nil, model.Errorf(model.Unauthenticated, "the token is not valid").WithCause(err)
+}
+
+func expired() *model.Error { return model.Errorf(model.TokenExpired, "the token has expired") }
+
+func (t *Tokens) parseAt(img *metadata.Image, token string) (*verified, error) {
+	var c claims
+	var kid string
+	now := t.now()
+	if img.Cluster().ID == "" { // an empty issuer would turn its check off
+		return nil, errUnknownKey
+	}
+	_, err := newParser(img.Cluster().ID, t.now).ParseWithClaims(token, &c, func(tok *jwt.Token) (any, error) {
+		var err error
+		if kid, err = kidOf(tok.Header); err != nil {
+			return nil, err
+		}
+		k := img.SigningKey(kid)
+		if !verifiesAt(k, now) {
+			return nil, errUnknownKey
+		}
+		return ed25519.PublicKey(k.PublicKey), nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &verified{
+		user: c.Subject, tokenID: c.ID, sessionID: c.Session, kid: kid, epoch: c.Epoch,
+		issuedAt: c.IssuedAt.Time, notBefore: c.NotBefore.Time, expiresAt: c.ExpiresAt.Time,
+	}, nil
+}
+
+// verifiesAt reports whether tokens signed by the key are still good.
+func verifiesAt(k *metadata.SigningKey, now time.Time) bool {
+	return k != nil && now.Before(k.VerifyUntil.Time())
+}
+
+// Forget drops remembered tokens that a change of the metadata touched: those of a
+// changed user, session or key. Verify refuses them without it; it frees their
+// memory. Call it with each delta.
+func (t *Tokens) Forget(d *metadata.Delta) {
+	if len(d.Users) == 0 && len(d.Sessions) == 0 && len(d.SigningKeys) == 0 {
+		return
+	}
+	t.cache.drop(func(v *verified) bool {
+		_, user := d.Users[v.user]
+		_, session := d.Sessions[v.sessionID]
+		_, key := d.SigningKeys[v.kid]
+		return user || session || key
+	})
+}
+
+// verified is a token whose form, signature and fixed claims were good when it was
+// first seen. What can change afterwards is checked on every use.
+type verified struct {
+	user, tokenID, sessionID, kid  string
+	epoch                          uint64 // credentials epoch of the user when it was issued
+	issuedAt, notBefore, expiresAt time.Time
+
+	seen atomic.Pointer[standing] // the last good look at an image
+}
+
+// standing is what one image says of a token, so that the next request under the
+// same image need not look the token's user, session and key up again.
+type standing struct {
+	index     uint64 // of the image
+	until     time.Time
+	principal *Principal
+}
+
+// current returns the principal if the image still lets the token pass, else nil.
+func (v *verified) current(img *metadata.Image, now time.Time) *Principal {
+	s := v.seen.Load()
+	if s != nil && s.index == img.Index() && now.Before(s.until) {
+		return s.principal
+	}
+	user, session, key := img.User(v.user), img.Session(v.sessionID), img.SigningKey(v.kid)
+	switch {
+	case user == nil || user.Disabled || user.CredentialsEpoch != v.epoch:
+		return nil
+	case session == nil || session.Revoked || session.User != v.user:
+		return nil
+	case !verifiesAt(key, now):
+		return nil
+	}
+	next := &standing{index: img.Index(), until: key.VerifyUntil.Time()}
+	if s != nil && s.principal.Admin == user.Admin {
+		next.principal = s.principal
+	} else {
+		next.principal = &Principal{
+			Name: v.user, Admin: user.Admin, TokenID: v.tokenID, SessionID: v.sessionID,
+			IssuedAt: v.issuedAt, ExpiresAt: v.expiresAt,
+		}
+	}
+	v.seen.Store(next)
+	return next.principal
+}

@@ -1,0 +1,209 @@
+package broker
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"tidewire/auth"
+	"tidewire/broker/partition"
+	"tidewire/cluster/metadata"
+	"tidewire/internal/lifecycle"
+	"tidewire/internal/model"
+	"tidewire/storage/log"
+)
+
+// Metadata is what the broker needs of the cluster.
+type Metadata interface {
+	Image() *metadata.Image
+	Propose(ctx context.Context, cmd metadata.Command) (metadata.Result, error)
+	Barrier(ctx context.Context) error
+	Subscribe(fn func(old, new *metadata.Image, d metadata.Delta)) (cancel func())
+}
+
+// Authorizer decides whether a caller may do something; the error is forbidden.
+type Authorizer interface {
+	Authorize(ctx context.Context, p *auth.Principal, op metadata.Operation, rt metadata.ResourceType, name, host string) error
+	Allowed(p *auth.Principal, op metadata.Operation, rt metadata.ResourceType, name, host string) bool
+}
+
+// Store is where the logs of this node are.
+type Store interface {
+	Open(id model.TopicID, topic string, p model.PartitionID, cfg log.Config) (*log.Log, error)
+	Remove(l *log.Log) error
+}
+
+// Caller is on whose behalf a call is made and where it came from.
+type Caller struct {
+	Principal *auth.Principal
+	Host      string // the client's IP address
+	// Verify checks the caller's credentials again, for calls that last; nil where
+	// they cannot end.
+	Verify func(ctx context.Context) error
+}
+
+// Config is what a Broker is made of.
+type Config struct {
+	NodeID     model.BrokerID
+	Metadata   Metadata
+	Authorizer Authorizer
+	Store      Store
+	Logger     *slog.Logger
+	Group      *lifecycle.Group
+	Now        func() time.Time
+}
+
+// Broker is one node's broker. Its methods are safe for concurrent use.
+type Broker struct {
+	nodeID     model.BrokerID
+	meta       Metadata
+	authorizer Authorizer
+	store      Store
+	logger     *slog.Logger
+	group      *lifecycle.Group
+	now        func() time.Time
+
+	topics   sync.Map // name → *topic
+	diskFull atomic.Bool
+	draining chan struct{} // closed by Drain
+	drained  sync.Once
+	cancel   func()
+
+	watchMu  sync.Mutex
+	watchers map[*partition.Watcher]struct{} // guarded by watchMu: woken by every metadata change
+
+	mu      sync.Mutex
+	pending map[string]struct{} // guarded by mu: topics to look at
+	kick    chan struct{}
+	pass    chan struct{} // guarded by mu: closed when the pass that began after now has ended
+}
+
+// New returns a broker that does nothing until Start.
+func New(c Config) *Broker {
+	return &Broker{
+		nodeID: c.NodeID, meta: c.Metadata, authorizer: c.Authorizer, store: c.Store, logger: c.Logger,
+		group: c.Group, now: c.Now, draining: make(chan struct{}), watchers: map[*partition.Watcher]struct{}{},
+		pending: map[string]struct{}{}, kick: make(chan struct{}, 1), pass: make(chan struct{}),
+	}
+}
+
+// Start opens every partition that the image places on this node and then follows the
+// image. A damaged partition is logged and reported by the calls that need it.
+func (b *Broker) Start() {
+	b.cancel = b.meta.Subscribe(b.onChange)
+	b.openAll(b.meta.Image())
+	b.group.Go("broker/reconcile", b.reconcileLoop)
+	b.group.Go("broker/rates", b.ratesLoop)
+}
+
+// Drain makes every waiting read answer now; later waits end at once.
+func (b *Broker) Drain() { b.drained.Do(func() { close(b.draining) }) }
+
+// Draining is closed once the node is about to stop.
+func (b *Broker) Draining() <-chan struct{} { return b.draining }
+
+// Stop ends the partitions: what waits gets leader-unavailable. The group's context
+// must have ended before. The logs stay open.
+func (b *Broker) Stop() {
+	b.Drain()
+	if b.cancel != nil {
+		b.cancel()
+	}
+	why := model.Errorf(model.LeaderUnavailable, "the node is stopping")
+	b.topics.Range(func(_, v any) bool {
+		v.(*topic).close(why)
+		return true
+	})
+}
+
+// SetDiskFull makes produce calls fail early with storage-full, or ends that.
+func (b *Broker) SetDiskFull(full bool) { b.diskFull.Store(full) }
+
+// Image is the metadata as this node has applied it.
+func (b *Broker) Image() *metadata.Image { return b.meta.Image() }
+
+func (b *Broker) nowMs() int64 { return b.now().UnixMilli() }
+
+// Watch adds w to those woken by every change of the metadata, until the returned
+// function is called.
+func (b *Broker) Watch(w *partition.Watcher) (cancel func()) {
+	b.watchMu.Lock()
+	defer b.watchMu.Unlock()
+	b.watchers[w] = struct{}{}
+	return func() {
+		b.watchMu.Lock()
+		defer b.watchMu.Unlock()
+		delete(b.watchers, w)
+	}
+}
+
+// topic finds a topic that the image has, waiting for this node to open it. That a
+// topic is unknown is confirmed by a read barrier.
+func (b *Broker) topic(ctx context.Context, name string) (*topic, error) {
+	want := b.meta.Image().Topic(name)
+	if want == nil {
+		if err := b.meta.Barrier(ctx); err != nil {
+			return nil, err
+		}
+		if want = b.meta.Image().Topic(name); want == nil {
+			return nil, unknownTopic(name)
+		}
+	}
+	if v, ok := b.topics.Load(name); ok {
+		if t := v.(*topic); t.id == want.ID && len(*t.parts.Load()) >= len(want.Partitions) {
+			return t, nil
+		}
+	}
+	return b.awaitTopic(ctx, name)
+}
+
+func unknownTopic(name string) error {
+	return model.Errorf(model.UnknownTopic, "there is no topic %q", name)
+}
+
+// openWait bounds how long a call waits for a partition to be opened.
+const openWait = 10 * time.Second
+
+func (b *Broker) awaitTopic(ctx context.Context, name string) (*topic, error) {
+	ctx, cancel := context.WithTimeout(ctx, openWait)
+	defer cancel()
+	for {
+		pass := b.passEnd()
+		want := b.meta.Image().Topic(name)
+		if want == nil {
+			return nil, unknownTopic(name)
+		}
+		if v, ok := b.topics.Load(name); ok {
+			if t := v.(*topic); t.id == want.ID && len(*t.parts.Load()) >= len(want.Partitions) {
+				return t, nil
+			}
+		}
+		select {
+		case <-pass:
+		case <-ctx.Done():
+			return nil, model.Errorf(model.LeaderUnavailable, "topic %q is still being opened on this node", name)
+		}
+	}
+}
+
+// partition finds one partition that this node leads.
+func (b *Broker) partition(ctx context.Context, name string, p model.PartitionID) (*topic, *partition.Partition, error) {
+	t, err := b.topic(ctx, name)
+	if err != nil {
+		return nil, nil, err
+	}
+	parts := *t.parts.Load()
+	if p < 0 || int(p) >= len(parts) {
+		return nil, nil, model.Errorf(model.UnknownPartition, "topic %q has partitions 0 to %d, not %d", name, len(parts)-1, p)
+	}
+	part := parts[p]
+	if part == nil {
+		return nil, nil, t.notOpen(int32(p))
+	}
+	if err := part.Err(); err != nil {
+		return nil, nil, err
+	}
+	return t, part, nil
+}

@@ -1,0 +1,189 @@
+package partition
+
+import (
+	"tidewire/internal/model"
+	"tidewire/storage/log"
+	"tidewire/storage/record"
+)
+
+// Submit takes a slice of a request. Its records are copied before Submit returns; its
+// result is there when c is done. Submit never waits for a sync.
+func (p *Partition) Submit(s *Slice, c *Completion) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s.waiting = c
+	s.AppendTime = -1
+	if err := p.admitLocked(s); err != nil {
+		s.finishLocked(err)
+		return
+	}
+	merge := s.Plain && (len(p.open) > 0 || s.Acks == AcksAll && p.log.Syncing())
+	if merge && p.joinLocked(s) {
+		return
+	}
+	if len(p.open) > 0 {
+		p.sealLocked()
+	}
+	p.appendLocked(s)
+}
+
+func (p *Partition) admitLocked(s *Slice) error {
+	if err := p.usableLocked(); err != nil {
+		return err
+	}
+	if err := p.log.Failed(); err != nil {
+		return model.AsError(err).WithOutcome(model.NotApplied)
+	}
+	if s.Acks == AcksAll && p.lead.ISR < p.settings.MinInsyncReplicas {
+		return model.Errorf(model.NotEnoughReplicas, "%d replicas are in sync, min.insync.replicas is %d",
+			p.lead.ISR, p.settings.MinInsyncReplicas)
+	}
+	return nil
+}
+
+// joinLocked adds the slice to the open batch, or reports false where it does not fit
+// into one batch.
+func (p *Partition) joinLocked(s *Slice) bool {
+	size := 0
+	for _, i := range s.Select {
+		r := &s.Records[i]
+		size += record.MaxRecordSize(r.Key, r.Value, r.Headers)
+	}
+	if record.BatchOverhead+size > p.settings.MaxMessageBytes {
+		return false
+	}
+	if len(p.open) > 0 && p.builder.Size()+size > p.settings.MaxMessageBytes {
+		p.sealLocked()
+	}
+	if len(p.open) == 0 {
+		p.builder.Reset()
+	}
+	s.first = p.builder.Count()
+	s.state = sliceOpen
+	for _, i := range s.Select {
+		r := &s.Records[i]
+		p.builder.Add(r.Timestamp, r.Key, r.Value, r.Headers)
+	}
+	p.open = append(p.open, s)
+	if s.Acks != AcksAll {
+		p.sealLocked()
+	}
+	return true
+}
+
+// sealLocked appends the open batch and answers or queues its slices.
+func (p *Partition) sealLocked() {
+	keyless := false
+	for _, s := range p.open {
+		keyless = keyless || s.Keyless
+	}
+	app, err := p.writeLocked(nil)
+	for _, s := range p.open {
+		p.placeLocked(s, app, app.First+model.Offset(s.first), err)
+	}
+	p.resetOpenLocked()
+	p.syncIfAwaitedLocked()
+	if keyless {
+		p.sealed()
+	}
+}
+
+func (p *Partition) resetOpenLocked() {
+	clear(p.open)
+	p.open = p.open[:0]
+}
+
+// appendLocked writes a slice as batches of its own, at consecutive offsets.
+func (p *Partition) appendLocked(s *Slice) {
+	p.batches = p.batches[:0]
+	p.builder.Reset()
+	for _, i := range s.Select {
+		r := &s.Records[i]
+		n := record.MaxRecordSize(r.Key, r.Value, r.Headers)
+		if p.builder.Count() > 0 && p.builder.Size()+n > p.settings.MaxMessageBytes {
+			b, err := p.builder.Finish(p.settings.Codec)
+			if err != nil {
+				s.finishLocked(err)
+				return
+			}
+			p.batches = append(p.batches, b...)
+			p.builder.Reset()
+		}
+		p.builder.Add(r.Timestamp, r.Key, r.Value, r.Headers)
+	}
+	app, err := p.writeLocked(p.batches)
+	p.placeLocked(s, app, app.First, err)
+	p.syncIfAwaitedLocked()
+	if s.Keyless {
+		p.sealed()
+	}
+}
+
+// writeLocked finishes the builder's batch and appends it, behind earlier batches of
+// the same slice if there are any.
+func (p *Partition) writeLocked(before []byte) (log.Appended, error) {
+	b, err := p.builder.Finish(p.settings.Codec)
+	if err != nil {
+		return log.Appended{}, err
+	}
+	if len(before) > 0 {
+		p.batches = append(before, b...)
+		b = p.batches
+	}
+	return p.log.Append(b, p.lead.Epoch, p.now())
+}
+
+func (p *Partition) placeLocked(s *Slice, app log.Appended, base model.Offset, err error) {
+	if err != nil {
+		s.finishLocked(appendError(err))
+		return
+	}
+	s.Base, s.end = base, base+model.Offset(len(s.Select))
+	s.AppendTime = app.LogAppendTime
+	s.state = sliceAppended
+	switch {
+	case s.Acks != AcksAll || s.end <= p.hw:
+		s.finishLocked(nil)
+	default:
+		p.queue.push(s)
+	}
+}
+
+// appendError says that a failed append left nothing: the log cuts back what it began.
+func appendError(err error) error {
+	e := model.AsError(err)
+	if e.Code == model.Internal || e.Code == model.StorageError {
+		return e.WithOutcome(model.Unknown)
+	}
+	return e.WithOutcome(model.NotApplied)
+}
+
+func (p *Partition) syncIfAwaitedLocked() {
+	if p.queue.head() == nil {
+		return
+	}
+	p.advanceLocked(p.log.StableEnd()) // with write caching the stable end is already there
+	if p.queue.head() != nil {
+		p.log.RequestSync()
+	}
+}
+
+// State is what is known of a slice at one moment.
+type State struct {
+	Done       bool // Err is final
+	Appended   bool // Base and AppendTime are known
+	Base       model.Offset
+	AppendTime int64
+	Err        error
+}
+
+// Abandon reports what is known of a slice whose request will not wait any longer. The
+// slice still belongs to the partition where it is not done: it must not be used again.
+func (p *Partition) Abandon(s *Slice) State {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return State{
+		Done: s.state == sliceDone, Appended: s.state == sliceAppended || s.state == sliceDone && s.Err == nil,
+		Base: s.Base, AppendTime: s.AppendTime, Err: s.Err,
+	}
+}

@@ -1,0 +1,28 @@
+// Package partition is one replica of a partition as its leader serves it: it turns
+// slices of produce requests into batches, appends them to the log, decides when a
+// slice is committed, and wakes readers.
+//
+// # Words
+//
+// The log end offset (LEO) is the log's written end, the stable end its synced end.
+// The high watermark (HW) is the lowest stable end of the maximal in-sync replica
+// set; it never decreases. Readers see what lies below it, and acks=all answers when
+// it has reached a slice's end. With one replica the HW is the stable end.
+//
+// # Merging
+//
+// Slices of plain requests that arrive while the log is being synced are collected in
+// an open batch. When the sync ends the open batch is sealed: appended as one batch
+// and synced at once, so under load many requests share one batch and one fdatasync,
+// and a lone request waits for nobody. An acks=leader slice seals the open batch it
+// joins, since it must not wait for company. Order of arrival is order in the log: a
+// direct append first seals what is open. (Rejected: a linger timer as in Kafka's
+// producer, which delays lone requests; a goroutine per partition fed by a channel,
+// which measured five times slower than appending under the mutex.)
+//
+// # State and locks
+//
+// Everything is under Partition.mu. Lock order: Partition.mu, then the log's own
+// mutex. The log calls back holding no lock of its own. No lock is held while waiting:
+// a producer waits on its Completion, a reader on its Watcher.
+package partition

@@ -1,0 +1,197 @@
+package partition
+
+import (
+	"sync"
+
+	"tidewire/internal/model"
+	"tidewire/storage/log"
+	"tidewire/storage/record"
+)
+
+// Log is what a partition needs of its log; *log.Log is one.
+type Log interface {
+	Append(batches []byte, epoch model.LeaderEpoch, now int64) (log.Appended, error)
+	LogStart() model.Offset
+	LogEnd() model.Offset
+	StableEnd() model.Offset
+	RequestSync()
+	Syncing() bool
+	SetHighWatermark(model.Offset)
+	SetCallbacks(onStable func(model.Offset), onSyncEnd func(), onFail func(error))
+	Read(dst []byte, from, limit model.Offset, maxBytes int) ([]byte, error)
+	OffsetForTimestamp(ts int64, limit model.Offset) (model.Offset, int64, bool, error)
+	Failed() error
+}
+
+// Settings are the topic's settings that matter on the append path.
+type Settings struct {
+	MaxMessageBytes   int // largest batch, in bytes as stored
+	MinInsyncReplicas int
+	Codec             record.Codec // of batches built here; none unless compression.type names one
+}
+
+// Leadership is what the metadata says of this replica.
+type Leadership struct {
+	Leader bool
+	Epoch  model.LeaderEpoch
+	ISR    int // size of the in-sync replica set, this replica included
+}
+
+// Bounds are the offsets that describe a partition at one moment.
+type Bounds struct {
+	LogStart, HighWatermark, LastStable, LogEnd model.Offset
+}
+
+// Partition is one replica. Its methods are safe for concurrent use.
+type Partition struct {
+	Topic   string
+	TopicID model.TopicID
+	ID      model.PartitionID
+
+	log Log
+	now func() int64
+
+	mu       sync.Mutex
+	settings Settings       // guarded by mu
+	lead     Leadership     // guarded by mu
+	closed   error          // guarded by mu: why the replica serves no more
+	hw       model.Offset   // guarded by mu
+	builder  record.Builder // guarded by mu: holds the open batch, or the one being appended
+	open     []*Slice       // guarded by mu: slices in the open batch
+	queue    commitQueue    // guarded by mu: appended acks=all slices in offset order
+	watchers map[*Watcher]struct{}
+	sealed   func() // called under mu when a batch with keyless records was appended
+	batches  []byte // guarded by mu: a slice that became several batches
+}
+
+// New returns a partition over an open log. sealed is called, holding the partition's
+// lock, each time a batch was appended that took keyless records. now gives
+// milliseconds since 1970.
+func New(l Log, id Identity, s Settings, now func() int64, sealed func()) *Partition {
+	p := &Partition{
+		Topic: id.Topic, TopicID: id.TopicID, ID: id.Partition,
+		log: l, now: now, settings: s, sealed: sealed, watchers: map[*Watcher]struct{}{},
+	}
+	l.SetCallbacks(p.onStable, p.onSyncEnd, p.onFail)
+	return p
+}
+
+// Identity names a partition.
+type Identity struct {
+	Topic     string
+	TopicID   model.TopicID
+	Partition model.PartitionID
+}
+
+// SetLeadership takes over what the metadata says. A replica that is no longer leader
+// fails what waits on it: not applied where it was not appended, unknown where it was.
+func (p *Partition) SetLeadership(l Leadership) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	was := p.lead
+	p.lead = l
+	if was.Leader && (!l.Leader || l.Epoch != was.Epoch) {
+		p.failLocked(model.Errorf(model.LeaderUnavailable, "the leadership of partition %d of %q moved", p.ID, p.Topic),
+			model.Errorf(model.NotEnoughReplicasAfterAppend, "the leadership of partition %d of %q moved after the append", p.ID, p.Topic))
+	}
+	p.advanceLocked(p.log.StableEnd())
+	p.wakeLocked()
+}
+
+// SetSettings takes over changed topic settings.
+func (p *Partition) SetSettings(s Settings) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.settings = s
+}
+
+// Close ends the replica: what waits gets why, and so does every later call. The log
+// is not closed.
+func (p *Partition) Close(why error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed != nil {
+		return
+	}
+	if len(p.open) > 0 && p.lead.Leader {
+		p.sealLocked()
+	}
+	p.closed = why
+	p.failLocked(why, model.AsError(why).WithOutcome(model.Unknown))
+	p.wakeLocked()
+}
+
+// Bounds returns the partition's offsets. Without transactions the last stable offset
+// is the high watermark.
+func (p *Partition) Bounds() Bounds {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return Bounds{LogStart: p.log.LogStart(), HighWatermark: p.hw, LastStable: p.hw, LogEnd: p.log.LogEnd()}
+}
+
+// Err says why the partition cannot be read now, or nil.
+func (p *Partition) Err() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.usableLocked()
+}
+
+func (p *Partition) usableLocked() error {
+	if p.closed != nil {
+		return p.closed
+	}
+	if !p.lead.Leader {
+		return model.Errorf(model.LeaderUnavailable, "this node does not lead partition %d of %q", p.ID, p.Topic)
+	}
+	return nil
+}
+
+// advanceLocked raises the high watermark to the stable end where the in-sync set is
+// large enough (KIP-966: it stays below min.insync.replicas), and answers what it passed.
+func (p *Partition) advanceLocked(stable model.Offset) {
+	if !p.lead.Leader || p.closed != nil || p.lead.ISR < p.settings.MinInsyncReplicas || stable <= p.hw {
+		return
+	}
+	p.hw = stable
+	p.log.SetHighWatermark(stable)
+	for s := p.queue.head(); s != nil && s.end <= stable; s = p.queue.head() {
+		p.queue.pop()
+		s.finishLocked(nil)
+	}
+	p.wakeLocked()
+}
+
+func (p *Partition) onStable(stable model.Offset) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.advanceLocked(stable)
+}
+
+func (p *Partition) onSyncEnd() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.open) > 0 && p.closed == nil {
+		p.sealLocked()
+	}
+}
+
+// onFail is told that the log latched: nothing above its stable end is served any more.
+func (p *Partition) onFail(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	e := model.AsError(err)
+	p.failLocked(e.WithOutcome(model.NotApplied), e.WithOutcome(model.Unknown))
+	p.wakeLocked()
+}
+
+// failLocked ends every waiting slice: those without an offset with notApplied.
+func (p *Partition) failLocked(notApplied, unknown error) {
+	for _, s := range p.open {
+		s.finishLocked(notApplied)
+	}
+	p.resetOpenLocked()
+	for s := p.queue.head(); s != nil; s = p.queue.head() {
+		p.queue.pop()
+		s.finishLocked(unknown)
+	}
+}

@@ -1,0 +1,82 @@
+package partition
+
+import (
+	"sync/atomic"
+
+	"tidewire/internal/model"
+	"tidewire/storage/record"
+)
+
+// Acks says when a produce request is answered (Kafka's acks).
+type Acks int8
+
+// Levels of acknowledgement, with Kafka's numbers.
+const (
+	AcksNone   Acks = 0
+	AcksLeader Acks = 1
+	AcksAll    Acks = -1
+)
+
+// Slice is the part of one produce request that goes to one partition: the records
+// Records[Select[0]], Records[Select[1]], … in this order. The caller fills the first
+// group of fields, and reads the second only after the slice's Completion is done or
+// after Abandon.
+type Slice struct {
+	Records []record.Record
+	Select  []int32
+	Acks    Acks
+	Keyless bool // no key and no partition were given: the slice may be anywhere
+	Plain   bool // may share a batch with other requests
+
+	Base       model.Offset // offset of the first record
+	AppendTime int64        // the log append time in milliseconds, or −1 under CreateTime
+	Err        error
+
+	end     model.Offset // offset after the last record
+	first   int          // index of the first record within the open batch
+	state   sliceState
+	waiting *Completion
+}
+
+type sliceState uint8
+
+const (
+	sliceNew      sliceState = iota
+	sliceOpen                // in the open batch: no offset yet
+	sliceAppended            // in the log, waits for the high watermark
+	sliceDone
+)
+
+// Completion counts down the slices of one request and signals when the last one has
+// ended.
+type Completion struct {
+	left atomic.Int32
+	done chan struct{}
+}
+
+// NewCompletion returns one that waits for n slices.
+func NewCompletion(n int) *Completion {
+	c := &Completion{done: make(chan struct{}, 1)}
+	c.left.Store(int32(n))
+	return c
+}
+
+// Reset makes a finished completion ready for n further slices. It must not be called
+// while slices of an earlier use are still waiting.
+func (c *Completion) Reset(n int) { c.left.Store(int32(n)) }
+
+// Done receives once when every slice has ended.
+func (c *Completion) Done() <-chan struct{} { return c.done }
+
+// Discount ends n slices that were never submitted.
+func (c *Completion) Discount(n int) {
+	if n > 0 && c.left.Add(-int32(n)) == 0 {
+		c.done <- struct{}{}
+	}
+}
+
+func (s *Slice) finishLocked(err error) {
+	s.state = sliceDone
+	s.Err = err
+	s.waiting.Discount(1)
+}

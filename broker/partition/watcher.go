@@ -1,0 +1,58 @@
+package partition
+
+import "tidewire/internal/model"
+
+// Watcher is woken when something a reader may wait for has changed: the high
+// watermark rose, the leadership changed, the partition closed. One watcher may watch
+// many partitions. It holds no goroutine and no lock while it waits.
+type Watcher struct {
+	c chan struct{}
+}
+
+// NewWatcher returns a watcher that watches nothing yet.
+func NewWatcher() *Watcher { return &Watcher{c: make(chan struct{}, 1)} }
+
+// C receives after one or more changes.
+func (w *Watcher) C() <-chan struct{} { return w.c }
+
+// Wake makes C receive.
+func (w *Watcher) Wake() {
+	select {
+	case w.c <- struct{}{}:
+	default:
+	}
+}
+
+// Watch adds w to those woken, until Unwatch. Changes from before are not reported: read
+// the bounds after Watch.
+func (p *Partition) Watch(w *Watcher) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.watchers[w] = struct{}{}
+}
+
+// Unwatch takes w out again.
+func (p *Partition) Unwatch(w *Watcher) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.watchers, w)
+}
+
+func (p *Partition) wakeLocked() {
+	for w := range p.watchers {
+		w.Wake()
+	}
+}
+
+// Read appends whole stored batches to dst, from the one that holds from, none that
+// starts at or above limit; at least one where there is one, else at most maxBytes. It
+// reads what the log holds: the caller passes a limit at or below the high watermark.
+func (p *Partition) Read(dst []byte, from, limit model.Offset, maxBytes int) ([]byte, error) {
+	return p.log.Read(dst, from, limit, maxBytes)
+}
+
+// OffsetForTimestamp returns the smallest offset below limit whose record's timestamp
+// (milliseconds) is at least ts, whatever their order.
+func (p *Partition) OffsetForTimestamp(ts int64, limit model.Offset) (model.Offset, int64, bool, error) {
+	return p.log.OffsetForTimestamp(ts, limit)
+}

@@ -1,0 +1,174 @@
+package broker
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	"tidewire/broker/partition"
+	"tidewire/cluster/metadata"
+	"tidewire/internal/model"
+	"tidewire/storage/log"
+)
+
+// onChange notes which topics to look at; it runs on the applying goroutine and must
+// not block.
+func (b *Broker) onChange(old, now *metadata.Image, d metadata.Delta) {
+	b.mu.Lock()
+	for id := range d.Topics {
+		for _, img := range []*metadata.Image{old, now} {
+			if t := img.TopicByID(id); t != nil {
+				b.pending[t.Name] = struct{}{}
+			}
+		}
+	}
+	b.mu.Unlock()
+	select {
+	case b.kick <- struct{}{}:
+	default:
+	}
+	b.watchMu.Lock()
+	defer b.watchMu.Unlock()
+	for w := range b.watchers {
+		w.Wake()
+	}
+}
+
+// passEnd is closed at the end of the first reconciliation pass that ends after now.
+func (b *Broker) passEnd() <-chan struct{} {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.pass
+}
+
+func (b *Broker) reconcileLoop(ctx context.Context) {
+	for {
+		b.reconcilePending()
+		select {
+		case <-b.kick:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (b *Broker) reconcilePending() {
+	b.mu.Lock()
+	names := make([]string, 0, len(b.pending))
+	for n := range b.pending {
+		names = append(names, n)
+	}
+	clear(b.pending)
+	b.mu.Unlock()
+	slices.Sort(names)
+	img := b.meta.Image()
+	for _, n := range names {
+		b.reconcileTopic(n, img.Topic(n))
+	}
+	b.mu.Lock()
+	close(b.pass)
+	b.pass = make(chan struct{})
+	b.mu.Unlock()
+}
+
+// openers is how many topics are opened at once at the start: opening mostly waits for
+// the disk.
+const openers = 8
+
+func (b *Broker) openAll(img *metadata.Image) {
+	work := make(chan *metadata.Topic)
+	var wg sync.WaitGroup
+	for range openers {
+		wg.Add(1)
+		b.group.Go("broker/open", func(context.Context) {
+			defer wg.Done()
+			for t := range work {
+				b.reconcileTopic(t.Name, t)
+			}
+		})
+	}
+	for t := range img.Topics("") {
+		work <- t
+	}
+	close(work)
+	wg.Wait()
+}
+
+// reconcileTopic makes this node's topic of that name what the image says; want is nil
+// where the image has none.
+func (b *Broker) reconcileTopic(name string, want *metadata.Topic) {
+	var t *topic
+	if v, ok := b.topics.Load(name); ok {
+		t = v.(*topic)
+	}
+	if t != nil && (want == nil || t.id != want.ID) {
+		b.topics.Delete(name)
+		b.dropTopic(t)
+		t = nil
+	}
+	if want == nil {
+		return
+	}
+	if t == nil {
+		t = newTopic(want)
+	}
+	t.config.Store(configOf(want.Config))
+	b.growTopic(t, want)
+	for i, p := range *t.parts.Load() {
+		if p == nil {
+			continue
+		}
+		p.SetSettings(settingsOf(want.Config))
+		p.SetLeadership(b.leadership(&want.Partitions[i]))
+		t.logs[i].SetConfig(logConfigOf(want.Config))
+	}
+	b.topics.Store(name, t)
+}
+
+func (b *Broker) leadership(p *metadata.Partition) partition.Leadership {
+	return partition.Leadership{Leader: p.Leader == b.nodeID, Epoch: p.LeaderEpoch, ISR: len(p.ISR)}
+}
+
+// growTopic opens the partitions that the topic does not have yet and that have a
+// replica here.
+func (b *Broker) growTopic(t *topic, want *metadata.Topic) {
+	have := *t.parts.Load()
+	if len(have) >= len(want.Partitions) {
+		return
+	}
+	parts := slices.Clone(have)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for i := len(have); i < len(want.Partitions); i++ {
+		id := model.PartitionID(i)
+		var p *partition.Partition
+		var l *log.Log
+		var err error
+		if slices.Contains(want.Partitions[i].Replicas, b.nodeID) {
+			if l, err = b.store.Open(t.id, t.name, id, logConfigOf(want.Config)); err != nil {
+				b.logger.Error("a partition could not be opened", "topic", t.name, "partition", i, "error", err)
+			} else {
+				p = partition.New(l, partition.Identity{Topic: t.name, TopicID: t.id, Partition: id},
+					settingsOf(want.Config), b.nowMs, t.sealed(id))
+			}
+		}
+		parts = append(parts, p)
+		t.logs = append(t.logs, l)
+		t.failed = append(t.failed, err)
+	}
+	t.parts.Store(&parts)
+}
+
+// dropTopic ends a topic that was deleted: waiting calls learn it, its files go to the
+// trash folder.
+func (b *Broker) dropTopic(t *topic) {
+	t.close(unknownTopic(t.name))
+	for i, l := range t.openLogs() {
+		if l == nil {
+			continue
+		}
+		if err := b.store.Remove(l); err != nil {
+			b.logger.Error("the files of a deleted topic could not be moved away", "topic", t.name, "partition", i, "error", err)
+		}
+	}
+}

@@ -1,0 +1,112 @@
+package broker
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+
+	"tidewire/broker/partition"
+	"tidewire/cluster/metadata"
+	"tidewire/internal/model"
+	"tidewire/storage/log"
+	"tidewire/storage/record"
+)
+
+// topicConfig is what the append path reads of a topic's settings.
+type topicConfig struct {
+	MaxMessageBytes      int
+	MinInsyncReplicas    int
+	LogAppendTime        bool
+	Compact              bool
+	RetentionMs          int64 // −1: unlimited
+	TimestampBeforeMaxMs int64 // −1: unlimited
+	TimestampAfterMaxMs  int64 // −1: unlimited
+}
+
+// topic mirrors one topic of the image on this node.
+type topic struct {
+	name   string
+	id     model.TopicID
+	config atomic.Pointer[topicConfig]
+	parts  atomic.Pointer[[]*partition.Partition] // nil where the partition could not be opened
+	sticky atomic.Uint32                          // keyless records take this partition, modulo their number
+	rates  rates
+	warned atomic.Int64 // when old records were last logged, milliseconds
+
+	mu     sync.Mutex
+	logs   []*log.Log // guarded by mu; nil where not open
+	failed []error    // guarded by mu: why a partition is not open
+}
+
+func newTopic(t *metadata.Topic) *topic {
+	n := &topic{name: t.Name, id: t.ID}
+	n.parts.Store(new([]*partition.Partition))
+	n.sticky.Store(rand.Uint32())
+	return n
+}
+
+// sealed moves keyless records on to the next partition.
+func (t *topic) sealed(p model.PartitionID) func() {
+	return func() {
+		n := uint32(len(*t.parts.Load()))
+		if cur := t.sticky.Load(); n > 0 && cur%n == uint32(p) {
+			t.sticky.CompareAndSwap(cur, cur+1)
+		}
+	}
+}
+
+func (t *topic) notOpen(p int32) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if int(p) < len(t.failed) && t.failed[p] != nil {
+		return model.AsError(t.failed[p]).WithOutcome(model.NotApplied)
+	}
+	return model.Errorf(model.LeaderUnavailable, "partition %d of %q is not open on this node", p, t.name)
+}
+
+func (t *topic) close(why error) {
+	for _, p := range *t.parts.Load() {
+		if p != nil {
+			p.Close(why)
+		}
+	}
+}
+
+func (t *topic) openLogs() []*log.Log {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	out := make([]*log.Log, len(t.logs))
+	copy(out, t.logs)
+	return out
+}
+
+func configOf(c *metadata.TopicConfig) *topicConfig {
+	return &topicConfig{
+		MaxMessageBytes: c.MaxMessageBytes, MinInsyncReplicas: c.MinInsyncReplicas,
+		LogAppendTime: c.LogAppendTime(), Compact: c.Compact(), RetentionMs: c.RetentionMs,
+		TimestampBeforeMaxMs: c.TimestampBeforeMaxMs, TimestampAfterMaxMs: c.TimestampAfterMaxMs,
+	}
+}
+
+func logConfigOf(c *metadata.TopicConfig) log.Config {
+	return log.Config{
+		SegmentBytes: c.SegmentBytes, SegmentMs: c.SegmentMs, IndexIntervalBytes: c.IndexIntervalBytes,
+		SegmentIndexBytes: c.SegmentIndexBytes, MaxMessageBytes: c.MaxMessageBytes,
+		LogAppendTime: c.LogAppendTime(), WriteCaching: c.WriteCaching,
+	}
+}
+
+func settingsOf(c *metadata.TopicConfig) partition.Settings {
+	codec, ok := record.ParseCodec(c.CompressionType)
+	if !ok { // "producer", "uncompressed": what HTTP clients send stays as it is
+		codec = record.None
+	}
+	return partition.Settings{MaxMessageBytes: c.MaxMessageBytes, MinInsyncReplicas: c.MinInsyncReplicas, Codec: codec}
+}
+
+func recordError(c model.Code, i int, part, format string, args ...any) error {
+	e := model.Errorf(c, format, args...)
+	e.Fields = []model.FieldError{{Pointer: fmt.Sprintf("/records/%d%s", i, part), Detail: e.Detail}}
+	return e
+}

@@ -1,0 +1,152 @@
+package metadata
+
+import (
+	"slices"
+	"strings"
+
+	"tidewire/internal/model"
+)
+
+var (
+	resourceTypes = []ResourceType{ResourceTopic, ResourceGroup, ResourceTransactionalID, ResourceCluster}
+	patterns      = []Pattern{PatternLiteral, PatternPrefixed}
+	operations    = []Operation{
+		OpRead, OpWrite, OpCreate, OpDelete, OpAlter, OpDescribe, OpDescribeConfigs,
+		OpAlterConfigs, OpClusterAction, OpIdempotentWrite, OpAll,
+	}
+	permissions = []Permission{Allow, Deny}
+)
+
+// aclKey identifies a rule within its resource and orders the rules of one resource.
+func aclKey(f *ACLFields) string {
+	return strings.Join([]string{f.Principal, f.Host, string(f.Operation), string(f.Permission)}, "\x00")
+}
+
+// CheckACL returns what is wrong with the fields of a rule, one entry per field, or nil.
+// Pointers are the JSON names of the fields, under prefix.
+func CheckACL(prefix string, f ACLFields) []model.FieldError {
+	var out []model.FieldError
+	check := func(ok bool, field, detail string) {
+		if !ok {
+			out = append(out, model.FieldError{Pointer: prefix + "/" + field, Detail: detail})
+		}
+	}
+	name, isUser := strings.CutPrefix(f.Principal, principalPrefix)
+	check(isUser && model.CheckName(name) == "", "principal", `a principal is "User:" and a user name, or "User:*"`)
+	out = append(out, checkResource(prefix, f.ResourceType, f.ResourceName, f.Pattern)...)
+	check(slices.Contains(operations, f.Operation), "operation", "there is no such operation")
+	check(slices.Contains(permissions, f.Permission), "permission", `a permission is "allow" or "deny"`)
+	check(f.Host != "" && model.CheckName(f.Host) == "", "host", `a host is an address, or "*"`)
+	return out
+}
+
+// CheckScope does the same for a token's scope.
+func CheckScope(prefix string, s Scope) []model.FieldError {
+	out := checkResource(prefix, s.ResourceType, s.ResourceName, s.Pattern)
+	if !slices.Contains(operations, s.Operation) {
+		out = append(out, model.FieldError{Pointer: prefix + "/operation", Detail: "there is no such operation"})
+	}
+	return out
+}
+
+func checkResource(prefix string, t ResourceType, name string, p Pattern) []model.FieldError {
+	var out []model.FieldError
+	if !slices.Contains(resourceTypes, t) {
+		out = append(out, model.FieldError{Pointer: prefix + "/resource_type", Detail: "there is no such resource type"})
+	}
+	if problem := model.CheckName(name); problem != "" && !(p == PatternPrefixed && (name == "." || name == "..")) {
+		out = append(out, model.FieldError{Pointer: prefix + "/resource_name", Detail: "a resource name " + problem})
+	}
+	if !slices.Contains(patterns, p) {
+		out = append(out, model.FieldError{Pointer: prefix + "/pattern", Detail: `a pattern is "literal" or "prefixed"`})
+	}
+	return out
+}
+
+func refuseFields(fields []model.FieldError) *model.Error {
+	if fields == nil {
+		return nil
+	}
+	return &model.Error{Code: model.InvalidArgument, Detail: fields[0].Detail, Fields: fields}
+}
+
+func applyCreateACL(t *tx, c CreateACL) (any, *model.Error) {
+	if refusal := refuseFields(CheckACL("", c.Rule)); refusal != nil {
+		return nil, refusal
+	}
+	if c.ID == "" {
+		return nil, model.Invalid("/id", "a rule id must not be empty")
+	}
+	rules, _ := t.acls.Get(resourceKeyOf(&c.Rule))
+	at, found := searchACL(rules, &c.Rule)
+	if found {
+		return ACLCreated{ACL: rules[at], Existed: true}, nil
+	}
+	rule := &ACL{ID: c.ID, ACLFields: c.Rule, CreatedAt: c.Now, Version: t.index}
+	t.acls.Insert(resourceKeyOf(&c.Rule), slices.Insert(slices.Clone(rules), at, rule))
+	t.aclCount++
+	note(&t.delta.ACLs, rule.ID, Created)
+	return ACLCreated{ACL: rule}, nil
+}
+
+func resourceKeyOf(f *ACLFields) []byte {
+	return aclResourceKey(f.ResourceType, f.Pattern, f.ResourceName)
+}
+
+func searchACL(rules []*ACL, f *ACLFields) (int, bool) {
+	return slices.BinarySearchFunc(rules, aclKey(f), func(r *ACL, key string) int {
+		return strings.Compare(aclKey(&r.ACLFields), key)
+	})
+}
+
+func applyDeleteACLs(t *tx, c DeleteACLs) (any, *model.Error) {
+	if c.Filter == (ACLFields{}) {
+		return nil, model.Errorf(model.InvalidArgument, "at least one field is needed")
+	}
+	rules := t.matchACLs(c.Filter)
+	for _, r := range rules {
+		t.removeACL(r)
+	}
+	return rules, nil
+}
+
+// Matches reports whether a rule equals every field of the filter that is not empty.
+func (f *ACLFields) Matches(filter ACLFields) bool {
+	same := func(want, have string) bool { return want == "" || want == have }
+	return same(filter.Principal, f.Principal) &&
+		same(string(filter.ResourceType), string(f.ResourceType)) &&
+		same(filter.ResourceName, f.ResourceName) &&
+		same(string(filter.Pattern), string(f.Pattern)) &&
+		same(string(filter.Operation), string(f.Operation)) &&
+		same(string(filter.Permission), string(f.Permission)) &&
+		same(filter.Host, f.Host)
+}
+
+func (t *tx) matchACLs(filter ACLFields) []*ACL {
+	out := []*ACL{}
+	t.acls.Root().Walk(func(_ []byte, rules []*ACL) bool {
+		for _, r := range rules {
+			if r.Matches(filter) {
+				out = append(out, r)
+			}
+		}
+		return false
+	})
+	return out
+}
+
+func (t *tx) removeACL(r *ACL) {
+	key := resourceKeyOf(&r.ACLFields)
+	rules, _ := t.acls.Get(key)
+	at, found := searchACL(rules, &r.ACLFields)
+	if !found {
+		return
+	}
+	if len(rules) == 1 {
+		t.acls.Delete(key)
+	} else {
+		t.acls.Insert(key, slices.Delete(slices.Clone(rules), at, at+1))
+	}
+	t.aclCount--
+	note(&t.delta.ACLs, r.ID, Deleted)
+}

@@ -1,0 +1,269 @@
+package metadata
+
+import (
+	"tidewire/internal/model"
+)
+
+// Kind names a kind of command. Kinds are persisted: never rename or reuse one.
+type Kind string
+
+// MetadataVersion gates commands, fields, rules and config keys, so that nodes of
+// different versions decide alike. It is part of the image.
+type MetadataVersion int32
+
+// Metadata versions known to this binary.
+const (
+	MetadataVersion1       MetadataVersion = 1
+	CurrentMetadataVersion                 = MetadataVersion1
+)
+
+// Command is a change that raft orders. Each kind is one exported struct of this
+// package; kinds.go registers them.
+type Command interface {
+	Kind() Kind
+}
+
+// Result is what became of a command, equal on every node.
+type Result struct {
+	Index   uint64       // raft index of the command
+	Refusal *model.Error // nil: done
+	// Value is what the command's documentation promises, nil if nothing or refused.
+	Value any
+}
+
+// BootstrapCluster gives the cluster its id. It is the first command; a second one
+// is refused as conflict. Value: *Cluster.
+type BootstrapCluster struct {
+	ClusterID       string          `json:"cluster_id"`
+	Name            string          `json:"name"`
+	MetadataVersion MetadataVersion `json:"metadata_version"`
+	Now             Millis          `json:"now"`
+}
+
+// RegisterBroker binds a node id to a data folder and a process. A new incarnation
+// gets a new broker epoch, is fenced until UnfenceBroker, and the leader epoch of each
+// partition it leads grows by one. The same incarnation again only updates
+// addresses. Another storage id under a live node id is a conflict; under a fenced one
+// the node has lost its data, and leaves every ISR and ELR (KIP-903, 966).
+// Value: *Broker.
+type RegisterBroker struct {
+	ID            model.BrokerID `json:"id"`
+	StorageID     string         `json:"storage_id"`
+	Incarnation   uint64         `json:"incarnation"`
+	Host          string         `json:"host"`
+	HTTPAddr      string         `json:"http_addr"`
+	KafkaAddr     string         `json:"kafka_addr"`
+	PeerAddr      string         `json:"peer_addr"`
+	GossipAddr    string         `json:"gossip_addr"`
+	Rack          string         `json:"rack"`
+	BinaryVersion string         `json:"binary_version"`
+	Now           Millis         `json:"now"`
+}
+
+// UnfenceBroker says that a broker has applied its registration of this epoch.
+// Another epoch than the registered one is refused as fenced. Value: *Broker.
+type UnfenceBroker struct {
+	ID    model.BrokerID `json:"id"`
+	Epoch int64          `json:"epoch"`
+}
+
+// CreateTopic creates a topic. Assignments[i] are the replicas of partition i, the
+// first being its leader. Refusals: topic-exists (also for a name that differs only in
+// "." and "_", with the other name as extra "existing"), invalid-argument with
+// pointers. Value: *Topic.
+type CreateTopic struct {
+	ID          model.TopicID      `json:"id"`
+	Name        string             `json:"name"`
+	Internal    bool               `json:"internal"`
+	Assignments [][]model.BrokerID `json:"assignments"`
+	Config      map[string]string  `json:"config"`
+	Now         Millis             `json:"now"`
+}
+
+// DeleteTopic deletes a topic. A zero ID means whichever has the name; another ID is
+// unknown-topic. Refusals: unknown-topic, etag-mismatch. Value: *Topic as it was.
+type DeleteTopic struct {
+	Name    string        `json:"name"`
+	ID      model.TopicID `json:"id"`
+	IfMatch ETag          `json:"if_match"`
+}
+
+// CreatePartitions adds partitions, whose replicas are Assignments in order. From is
+// the number of partitions the proposer saw; if it is another by now the command is
+// refused as conflict. Value: *Topic.
+type CreatePartitions struct {
+	Name        string             `json:"name"`
+	ID          model.TopicID      `json:"id"`
+	From        int                `json:"from"`
+	Assignments [][]model.BrokerID `json:"assignments"`
+	IfMatch     ETag               `json:"if_match"`
+}
+
+// AlterTopicConfig sets and unsets the named keys and leaves the others. What
+// changes nothing writes nothing. Refusals: unknown-topic, etag-mismatch (against the
+// config's etag), invalid-argument with pointers /set/KEY, /unset/N. Value: *Topic.
+type AlterTopicConfig struct {
+	Name    string            `json:"name"`
+	ID      model.TopicID     `json:"id"`
+	Set     map[string]string `json:"set"`
+	Unset   []string          `json:"unset"`
+	IfMatch ETag              `json:"if_match"`
+}
+
+// AlterClusterConfig does the same for the cluster's config. Value: *Cluster.
+type AlterClusterConfig struct {
+	Set     map[string]string `json:"set"`
+	Unset   []string          `json:"unset"`
+	IfMatch ETag              `json:"if_match"`
+}
+
+// CreateUser creates a user. With OnlyIfNoUsers it is refused as conflict once there
+// is any user. With a SetupTokenHash it is refused as bad-credentials unless that is
+// the open setup token. The first user of a cluster closes the setup. Refusals
+// otherwise: user-exists, invalid-argument. Value: *User.
+type CreateUser struct {
+	Name           string      `json:"name"`
+	Admin          bool        `json:"admin"`
+	Credentials    Credentials `json:"credentials"`
+	OnlyIfNoUsers  bool        `json:"only_if_no_users"`
+	SetupTokenHash []byte      `json:"setup_token_hash"`
+	Now            Millis      `json:"now"`
+}
+
+// AlterUser changes what is not nil. Disabling raises the credentials epoch and
+// revokes the user's sessions. Refusals: unknown-user, etag-mismatch, last-admin.
+// Value: *User.
+type AlterUser struct {
+	Name     string `json:"name"`
+	Admin    *bool  `json:"admin"`
+	Disabled *bool  `json:"disabled"`
+	IfMatch  ETag   `json:"if_match"`
+}
+
+// SetPassword replaces the credentials, raises the credentials epoch and revokes the
+// user's sessions; API tokens stay. IfEpoch, when not 0, is the credentials epoch that
+// the proposer checked the old password against; another one is a conflict.
+// Refusals: unknown-user. Value: *User.
+type SetPassword struct {
+	Name        string      `json:"name"`
+	Credentials Credentials `json:"credentials"`
+	IfEpoch     uint64      `json:"if_epoch"`
+}
+
+// DeleteUser deletes a user with its sessions, its API tokens and the ACL rules of
+// its principal: a later user of that name is somebody else. Refusals: unknown-user,
+// etag-mismatch, last-admin. Value: *User as it was.
+type DeleteUser struct {
+	Name    string `json:"name"`
+	IfMatch ETag   `json:"if_match"`
+}
+
+// CreateACL adds a rule. An equal rule stays as it is. Value: ACLCreated.
+type CreateACL struct {
+	ID   string    `json:"id"`
+	Rule ACLFields `json:"rule"`
+	Now  Millis    `json:"now"`
+}
+
+// ACLCreated is the value of CreateACL.
+type ACLCreated struct {
+	ACL     *ACL
+	Existed bool // the rule was there before
+}
+
+// DeleteACLs deletes the rules whose fields equal every field of Filter that is not
+// empty; an empty filter is invalid-argument. Value: []*ACL, those deleted, maybe none.
+type DeleteACLs struct {
+	Filter ACLFields `json:"filter"`
+}
+
+// CreateSession starts a family of refresh tokens. IfEpoch is the user's credentials
+// epoch at the time of the login. It also removes expired sessions. Refusals:
+// bad-credentials when the user is gone, disabled or of another epoch.
+// Value: *Session.
+type CreateSession struct {
+	ID          string `json:"id"`
+	User        string `json:"user"`
+	IfEpoch     uint64 `json:"if_epoch"`
+	RefreshHash []byte `json:"refresh_hash"`
+	ExpiresAt   Millis `json:"expires_at"`
+	Now         Millis `json:"now"`
+}
+
+// RotateSession replaces the refresh token. Any other hash than the current one is
+// taken as the reuse of an old token and revokes the session (RFC 9700 §4.14.2), so the
+// proposer must have checked that the token was issued by this cluster. Refusals:
+// bad-credentials (unknown, revoked, reused, user gone or disabled), token-expired.
+// Value: *Session.
+type RotateSession struct {
+	ID          string `json:"id"`
+	CurrentHash []byte `json:"current_hash"`
+	NextHash    []byte `json:"next_hash"`
+	ExpiresAt   Millis `json:"expires_at"`
+	Now         Millis `json:"now"`
+}
+
+// RevokeSessions revokes one session, or with an empty ID all of User. One that does
+// not exist is no error. Value: int, the number revoked.
+type RevokeSessions struct {
+	ID   string `json:"id"`
+	User string `json:"user"`
+}
+
+// CreateAPIToken adds a token and removes expired ones. Refusals: unknown-user,
+// conflict for a taken id, invalid-argument. Value: *APIToken.
+type CreateAPIToken struct {
+	ID        string  `json:"id"`
+	User      string  `json:"user"`
+	Name      string  `json:"name"`
+	Scopes    []Scope `json:"scopes"`
+	Hash      []byte  `json:"hash"`
+	ExpiresAt Millis  `json:"expires_at"`
+	Now       Millis  `json:"now"`
+}
+
+// DeleteAPIToken revokes a token of a user. Refusals: not-found. Value: *APIToken as
+// it was.
+type DeleteAPIToken struct {
+	ID   string `json:"id"`
+	User string `json:"user"`
+}
+
+// AddSigningKey adds a key and removes those past their VerifyUntil. IfNewest is the
+// kid that the proposer saw as the newest, "" for none; another one by now is a
+// conflict, so that two nodes do not rotate twice. Value: *SigningKey.
+type AddSigningKey struct {
+	KID           string `json:"kid"`
+	PublicKey     []byte `json:"public_key"`
+	SealedPrivate []byte `json:"sealed_private_key"`
+	SignUntil     Millis `json:"sign_until"`
+	VerifyUntil   Millis `json:"verify_until"`
+	IfNewest      string `json:"if_newest"`
+	Now           Millis `json:"now"`
+}
+
+// Prune removes sessions and tokens that have expired and keys past their
+// VerifyUntil. Value: int, the number removed.
+type Prune struct {
+	Now Millis `json:"now"`
+}
+
+// SetSetupToken opens the setup under a token, replacing an earlier one; an empty
+// hash closes it. It is refused as conflict once there is a user.
+type SetSetupToken struct {
+	Hash []byte `json:"hash"`
+}
+
+// AllocateProducerIDs hands a block of producer ids to a broker. Refusals: fenced
+// for another broker epoch, invalid-argument. Value: ProducerIDBlock.
+type AllocateProducerIDs struct {
+	Broker model.BrokerID `json:"broker"`
+	Epoch  int64          `json:"epoch"`
+	Size   int            `json:"size"`
+}
+
+// ProducerIDBlock is the value of AllocateProducerIDs: Size ids from First.
+type ProducerIDBlock struct {
+	First model.ProducerID
+	Size  int
+}

@@ -1,0 +1,21 @@
+package ui
+
+import (
+	"io/fs"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestTheRootHasAPageInItsOwnLanguageThatLeadsToTheDocumentation(t *testing.T) {
+	t.Parallel()
+	files, err := Files()
+	require.NoError(t, err)
+	page, err := fs.ReadFile(files, "index.html")
+	require.NoError(t, err)
+	require.Contains(t, string(page), `<html lang="en">`)
+	require.Contains(t, string(page), `href="../docs"`)
+	require.NotContains(t, string(page), "<script", "the page must work under a policy that allows no script")
+	_, err = fs.Stat(files, "style.css")
+	require.NoError(t, err)
+}
