@@ -62,7 +62,7 @@ func checkDialAddress(t string) (string, error) {
 func splitAddress(t string) (host, port string, err error) {
 	host, port, err = net.SplitHostPort(t)
 	if err != nil {
-		if strings.Count(t, ":") > 1 && !strings.HasPrefix(t, "[") {
+		if _, isIP := netip.ParseAddr(t); isIP == nil && strings.Contains(t, ":") {
 			return "", "", fmt.Errorf("%s is not host:port (an IPv6 address goes in brackets: [::1]:8080)", quote(t))
 		}
 		return "", "", fmt.Errorf("%s is not host:port", quote(t))

@@ -22,6 +22,8 @@ const folderMode = 0o700 // meta/ holds keys, topics/ everybody's records
 // the data folder or of a part of it.
 var ErrNotFolder = errors.New("is not a folder")
 
+var errNoPath = errors.New("the data folder has no path")
+
 // Dir is a data folder that this process holds. It is safe for concurrent use,
 // except that Close ends it.
 type Dir struct {
@@ -34,6 +36,9 @@ type Dir struct {
 // is a *HeldError when another process holds the folder; every error is one line
 // that names the path.
 func Open(path string) (*Dir, error) {
+	if path == "" {
+		return nil, errNoPath // Abs would take the working directory
+	}
 	abs, err := filepath.Abs(path)
 	if err != nil {
 		return nil, fmt.Errorf("data folder %s: %w", path, err)
