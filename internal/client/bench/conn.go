@@ -1,0 +1,255 @@
+package bench
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"strconv"
+	"time"
+
+	"tidewire/internal/client"
+)
+
+const (
+	dialTimeout = 10 * time.Second
+	callTimeout = 60 * time.Second
+	readBuffer  = 64 << 10
+	maxChunk    = 1 << 30
+)
+
+// target is what all connections share.
+type target struct {
+	base   *url.URL
+	tokens client.TokenSource
+}
+
+// conn is one persistent connection; not safe for concurrent use.
+type conn struct {
+	t     *target
+	net   net.Conn
+	r     *bufio.Reader
+	token string
+	head  []byte       // the request line and fields of the last request
+	body  bytes.Buffer // the last answer's body
+}
+
+// errStatus is an answer of 300 or above.
+type errStatus struct {
+	status int
+	body   string
+}
+
+func (e *errStatus) Error() string { return fmt.Sprintf("HTTP %d: %.300s", e.status, e.body) }
+
+// dial connects lazily: the connection is made by the first request, and again after
+// a fault.
+func (t *target) dial(ctx context.Context) (*conn, error) {
+	token, err := t.tokens.Token(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &conn{t: t, token: token}, nil
+}
+
+func (c *conn) connect(ctx context.Context) error {
+	host := c.t.base.Host
+	if c.t.base.Port() == "" {
+		host = net.JoinHostPort(c.t.base.Hostname(), map[string]string{"http": "80", "https": "443"}[c.t.base.Scheme])
+	}
+	d := net.Dialer{Timeout: dialTimeout}
+	var err error
+	if c.t.base.Scheme == "https" {
+		td := tls.Dialer{NetDialer: &d, Config: &tls.Config{NextProtos: []string{"http/1.1"}}}
+		c.net, err = td.DialContext(ctx, "tcp", host)
+	} else {
+		c.net, err = d.DialContext(ctx, "tcp", host)
+	}
+	if err != nil {
+		c.net = nil
+		return err
+	}
+	c.r = bufio.NewReaderSize(c.net, readBuffer)
+	return nil
+}
+
+func (c *conn) close() {
+	if c.net != nil {
+		_ = c.net.Close()
+		c.net = nil
+	}
+}
+
+// do makes one request. path holds the query; a body makes it a POST of JSON. The
+// answer is valid until the next call. A refused token is renewed once.
+func (c *conn) do(ctx context.Context, path string, body []byte) ([]byte, error) {
+	answer, err := c.once(ctx, path, body)
+	var se *errStatus
+	if !errors.As(err, &se) || se.status != 401 {
+		return answer, err
+	}
+	token, rerr := c.t.tokens.Renew(ctx, c.token)
+	if rerr != nil || token == "" {
+		return nil, errors.Join(err, rerr)
+	}
+	c.token = token
+	return c.once(ctx, path, body)
+}
+
+func (c *conn) once(ctx context.Context, path string, body []byte) (answer []byte, err error) {
+	if c.net == nil {
+		if err := c.connect(ctx); err != nil {
+			return nil, err
+		}
+	}
+	// An interrupt cuts the connection: nobody is interested in the answer any more.
+	nc := c.net
+	stop := context.AfterFunc(ctx, func() { _ = nc.SetDeadline(time.Unix(1, 0)) })
+	defer func() {
+		if stop(); err != nil {
+			c.failed(err)
+		}
+	}()
+	if err := c.net.SetDeadline(time.Now().Add(callTimeout)); err != nil {
+		return nil, err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	c.buildHead(path, body)
+	bufs := net.Buffers{c.head, body}
+	if _, err := bufs.WriteTo(c.net); err != nil {
+		return nil, err
+	}
+	status, err := c.readAnswer()
+	if err != nil {
+		return nil, err
+	}
+	if status >= 300 {
+		return nil, &errStatus{status: status, body: c.body.String()}
+	}
+	return c.body.Bytes(), nil
+}
+
+// failed drops the connection after a fault of the transport.
+func (c *conn) failed(err error) {
+	var se *errStatus
+	if !errors.As(err, &se) {
+		c.close()
+	}
+}
+
+func (c *conn) buildHead(path string, body []byte) {
+	h := c.head[:0]
+	if body == nil {
+		h = append(h, "GET "...)
+	} else {
+		h = append(h, "POST "...)
+	}
+	h = append(h, c.t.base.EscapedPath()...)
+	h = append(h, path...)
+	h = append(h, " HTTP/1.1\r\nHost: "...)
+	h = append(h, c.t.base.Host...)
+	h = append(h, "\r\nUser-Agent: tidewire-bench\r\n"...)
+	if c.token != "" {
+		h = append(h, "Authorization: Bearer "...)
+		h = append(h, c.token...)
+		h = append(h, "\r\n"...)
+	}
+	if body != nil {
+		h = append(h, "Content-Type: application/json\r\nContent-Length: "...)
+		h = strconv.AppendInt(h, int64(len(body)), 10)
+		h = append(h, "\r\n"...)
+	}
+	c.head = append(h, "\r\n"...)
+}
+
+var errAnswer = errors.New("the answer is no HTTP/1.1")
+
+// readAnswer reads status, fields and body of an answer.
+func (c *conn) readAnswer() (status int, err error) {
+	line, err := c.r.ReadSlice('\n')
+	if err != nil {
+		return 0, err
+	}
+	if len(line) < 12 || !bytes.HasPrefix(line, []byte("HTTP/1.")) {
+		return 0, errAnswer
+	}
+	if status, err = strconv.Atoi(string(line[9:12])); err != nil {
+		return 0, errAnswer
+	}
+	length, chunked, last, err := c.readFields()
+	if err != nil {
+		return 0, err
+	}
+	c.body.Reset()
+	switch {
+	case chunked:
+		err = c.readChunks()
+	case length >= 0:
+		_, err = io.CopyN(&c.body, c.r, length)
+	case status == 204 || status == 304:
+	default:
+		_, err = io.Copy(&c.body, c.r)
+		last = true
+	}
+	if last {
+		c.close()
+	}
+	return status, err
+}
+
+// readFields reads the header fields that matter here.
+func (c *conn) readFields() (length int64, chunked, last bool, err error) {
+	length = -1
+	for {
+		line, err := c.r.ReadSlice('\n')
+		if err != nil {
+			return 0, false, false, err
+		}
+		if line = bytes.TrimRight(line, "\r\n"); len(line) == 0 {
+			return length, chunked, last, nil
+		}
+		name, value, _ := bytes.Cut(line, []byte(":"))
+		value = bytes.TrimSpace(value)
+		switch {
+		case len(name) == 14 && bytes.EqualFold(name, []byte("Content-Length")):
+			if length, err = strconv.ParseInt(string(value), 10, 64); err != nil || length < 0 {
+				return 0, false, false, errAnswer
+			}
+		case len(name) == 17 && bytes.EqualFold(name, []byte("Transfer-Encoding")):
+			chunked = bytes.EqualFold(value, []byte("chunked"))
+		case len(name) == 10 && bytes.EqualFold(name, []byte("Connection")):
+			last = bytes.EqualFold(value, []byte("close"))
+		}
+	}
+}
+
+func (c *conn) readChunks() error {
+	for {
+		line, err := c.r.ReadSlice('\n')
+		if err != nil {
+			return err
+		}
+		digits, _, _ := bytes.Cut(bytes.TrimSpace(line), []byte(";"))
+		n, err := strconv.ParseInt(string(digits), 16, 64)
+		if err != nil || n < 0 || n > maxChunk {
+			return errAnswer
+		}
+		if n == 0 {
+			_, _, _, err = c.readFields() // trailers
+			return err
+		}
+		if _, err := io.CopyN(&c.body, c.r, n); err != nil {
+			return err
+		}
+		if _, err := c.r.Discard(2); err != nil {
+			return err
+		}
+	}
+}

@@ -1,0 +1,160 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strconv"
+	"time"
+
+	"tidewire/internal/client"
+	"tidewire/internal/lifecycle"
+)
+
+// Options say what is measured. Produce uses all but MaxBytes and Rate.
+type Options struct {
+	Topic       string
+	Records     int64 // to send or to read; of Consume, 0 means up to the end
+	Size        int   // bytes of a value
+	Batch       int   // records in a request; of Consume, at most so many in an answer
+	Connections int
+	Acks        string
+	Keys        int // different keys; 0: records without key
+	MaxBytes    int64
+	Rate        float64 // of Latency: records a second; 0: one after the other
+}
+
+// maxErrors ends a connection's part of a measurement.
+const maxErrors = 100
+
+// maxBodies bounds the different prebuilt requests.
+const maxBodies = 64
+
+// bodies builds the requests that connections send in turn, so that all keys occur as
+// long as 64 requests hold them.
+func bodies(o Options) [][]byte {
+	n := 1
+	if o.Keys > 0 {
+		n = min(maxBodies, (o.Keys+o.Batch-1)/o.Batch)
+	}
+	value := bytes.Repeat([]byte("tidewire-"), o.Size/9+1)[:o.Size]
+	out := make([][]byte, n)
+	for i := range out {
+		b := []byte(`{"records":[`)
+		for j := range o.Batch {
+			if j > 0 {
+				b = append(b, ',')
+			}
+			b = append(b, '{')
+			if o.Keys > 0 {
+				b = append(b, `"key":"key-`...)
+				b = strconv.AppendInt(b, int64((i*o.Batch+j)%o.Keys), 10)
+				b = append(b, `",`...)
+			}
+			b = append(b, `"value":"`...)
+			b = append(b, value...)
+			b = append(b, `"}`...)
+		}
+		out[i] = append(b, `]}`...)
+	}
+	return out
+}
+
+func (o *Options) check() error {
+	switch {
+	case o.Topic == "":
+		return errors.New("a topic is needed")
+	case o.Records < 0 || o.Size < 0 || o.Keys < 0 || o.Rate < 0 || o.MaxBytes < 0:
+		return errors.New("a number must not be negative")
+	case o.Batch < 1 || o.Batch > 1_000_000:
+		return errors.New("a batch has 1 to 1000000 records")
+	case o.Connections < 1 || o.Connections > 10_000:
+		return errors.New("connections are 1 to 10000")
+	}
+	return nil
+}
+
+// Produce sends o.Records records as fast as the connections allow, each with one
+// request in flight, and reports how it went. It ends early with ctx.
+func Produce(ctx context.Context, c *client.Client, o Options) (*Report, error) {
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	reqs := (o.Records + int64(o.Batch) - 1) / int64(o.Batch)
+	o.Connections = int(max(1, min(int64(o.Connections), reqs)))
+	path := client.Path("v1", "topics", o.Topic, "records") + "?acks=" + url.QueryEscape(o.Acks)
+	sends := bodies(o)
+	total, took, err := fanOut(ctx, c, o.Connections, func(ctx context.Context, n int, cn *conn, t *tally) {
+		mine := reqs / int64(o.Connections)
+		if int64(n) < reqs%int64(o.Connections) {
+			mine++
+		}
+		for i := range mine {
+			if !sendOne(ctx, cn, path, sends[(n+int(i))%len(sends)], o, t) {
+				return
+			}
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	return total.report(Report{Kind: "produce", Topic: o.Topic, Acks: o.Acks, Connections: o.Connections, Batch: o.Batch}, took), nil
+}
+
+// problemMark is in an answer (207) of which a record failed: results hold only
+// numbers otherwise.
+var problemMark = []byte(`"problem"`)
+
+// sendOne makes one request and reports whether to go on.
+func sendOne(ctx context.Context, cn *conn, path string, body []byte, o Options, t *tally) bool {
+	start := time.Now()
+	answer, err := cn.do(ctx, path, body)
+	if ctx.Err() != nil {
+		return false
+	}
+	t.requests++
+	if err == nil && bytes.Contains(answer, problemMark) {
+		err = fmt.Errorf("some records failed: %.300s", answer)
+	}
+	if err != nil {
+		t.fail(err)
+		return t.errors < maxErrors
+	}
+	t.hist.add(time.Since(start))
+	t.records += int64(o.Batch)
+	t.bytes += int64(o.Batch * o.Size)
+	return true
+}
+
+// fanOut runs work on n connections at once and adds up their tallies.
+func fanOut(ctx context.Context, c *client.Client, n int, work func(ctx context.Context, n int, cn *conn, t *tally)) (*tally, time.Duration, error) {
+	t := &target{base: c.Base(), tokens: c.Tokens()}
+	conns := make([]*conn, n)
+	for i := range conns {
+		var err error
+		if conns[i], err = t.dial(ctx); err != nil {
+			return nil, 0, err
+		}
+	}
+	tallies := make([]tally, n)
+	done := make(chan struct{}, n)
+	g := lifecycle.New(ctx)
+	start := time.Now()
+	for i := range conns {
+		g.Go(fmt.Sprintf("connection %d", i), func(ctx context.Context) {
+			defer func() { conns[i].close(); done <- struct{}{} }()
+			work(ctx, i, conns[i], &tallies[i])
+		})
+	}
+	for range conns {
+		<-done
+	}
+	took := time.Since(start)
+	total := &tally{}
+	for i := range tallies {
+		total.merge(&tallies[i])
+	}
+	return total, took, g.Stop(dialTimeout)
+}

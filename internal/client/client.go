@@ -1,0 +1,254 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// DefaultServer is used when no server was named and nobody logged in.
+const DefaultServer = "http://127.0.0.1:8080"
+
+// callTimeout ends an administration call that does not come back; writes of the
+// server end on their own after 30 s.
+const callTimeout = 60 * time.Second
+
+// TokenSource gives the access token of each request.
+type TokenSource interface {
+	// Token returns a token that is valid as far as the client can tell, or "" to
+	// send none.
+	Token(ctx context.Context) (string, error)
+	// Renew is asked after the server refused a token. It returns a newer one, or
+	// "" when there is none.
+	Renew(ctx context.Context, refused string) (string, error)
+}
+
+// StaticToken is a token that cannot be renewed, such as an API token.
+type StaticToken string
+
+// Token returns the token.
+func (t StaticToken) Token(context.Context) (string, error) { return string(t), nil }
+
+// Renew returns "".
+func (t StaticToken) Renew(context.Context, string) (string, error) { return "", nil }
+
+// Client calls one server.
+type Client struct {
+	base   *url.URL
+	http   *http.Client
+	tokens TokenSource
+}
+
+// ParseServer reads a server's address. A missing scheme is http; a path is the
+// server's path prefix; a trailing slash does not matter.
+func ParseServer(s string) (*url.URL, error) {
+	if !strings.Contains(s, "://") {
+		s = "http://" + s
+	}
+	u, err := url.Parse(strings.TrimRight(s, "/"))
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.RawQuery != "" || u.User != nil {
+		return nil, fmt.Errorf("not a server's address: %q (an example is %s)", s, DefaultServer)
+	}
+	return u, nil
+}
+
+// New returns a client of the server at base.
+func New(base *url.URL, tokens TokenSource) *Client {
+	t := &http.Transport{
+		Proxy:               http.ProxyFromEnvironment,
+		DialContext:         (&net.Dialer{Timeout: 10 * time.Second}).DialContext,
+		MaxIdleConnsPerHost: 256,
+		IdleConnTimeout:     30 * time.Second,
+		DisableCompression:  true,
+	}
+	return &Client{base: base, http: &http.Client{Transport: t}, tokens: tokens}
+}
+
+// Close drops idle connections.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
+
+// Base is the server's address.
+func (c *Client) Base() *url.URL { return c.base }
+
+// Tokens is where the client's tokens come from.
+func (c *Client) Tokens() TokenSource { return c.tokens }
+
+// Path joins segments of a path, each percent-encoded.
+func Path(segments ...string) string {
+	var b strings.Builder
+	for _, s := range segments {
+		b.WriteByte('/')
+		b.WriteString(url.PathEscape(s))
+	}
+	return b.String()
+}
+
+// Call sends in as JSON, unless it is nil, and reads the answer into out, unless it
+// is nil. path begins with a slash. An error answer is a *Problem.
+func (c *Client) Call(ctx context.Context, method, path string, query url.Values, in, out any) error {
+	var body []byte
+	if in != nil {
+		var err error
+		if body, err = json.Marshal(in); err != nil {
+			return err
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	answer, err := c.send(ctx, method, path, query, body)
+	if err != nil {
+		return err
+	}
+	if out == nil || len(answer) == 0 {
+		return nil
+	}
+	if err := json.Unmarshal(answer, out); err != nil {
+		return fmt.Errorf("%s %s: the answer cannot be read: %w", method, path, err)
+	}
+	return nil
+}
+
+// send makes one request and reads the whole answer. A refused token is renewed and
+// the request sent again once: a 401 means that nothing was done.
+func (c *Client) send(ctx context.Context, method, path string, query url.Values, body []byte) ([]byte, error) {
+	token, err := c.tokens.Token(ctx)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := c.once(ctx, method, path, query, body, token)
+	var p *Problem
+	if token == "" || !errors.As(err, &p) || p.Status != http.StatusUnauthorized {
+		return answer, err
+	}
+	newer, rerr := c.tokens.Renew(ctx, token)
+	switch {
+	case rerr != nil:
+		return nil, rerr
+	case newer == "":
+		return nil, err
+	}
+	return c.once(ctx, method, path, query, body, newer)
+}
+
+func (c *Client) once(ctx context.Context, method, path string, query url.Values, body []byte, token string) ([]byte, error) {
+	req, err := c.request(ctx, method, path, query, body)
+	if err != nil {
+		return nil, err
+	}
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return nil, c.transportError(ctx, err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode >= 300 {
+		return nil, problemOf(resp)
+	}
+	answer, err := readAnswer(resp)
+	if err != nil {
+		return nil, c.transportError(ctx, err)
+	}
+	return answer, nil
+}
+
+func (c *Client) request(ctx context.Context, method, path string, query url.Values, body []byte) (*http.Request, error) {
+	target := c.base.String() + path
+	if len(query) > 0 {
+		target += "?" + query.Encode()
+	}
+	req, err := http.NewRequestWithContext(ctx, method, target, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	if body == nil {
+		req.Body, req.ContentLength = http.NoBody, 0
+	} else {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	req.Header.Set("Accept", "application/json")
+	req.Header.Set("User-Agent", "tidewire")
+	return req, nil
+}
+
+func readAnswer(resp *http.Response) ([]byte, error) {
+	var b bytes.Buffer
+	if n := resp.ContentLength; n > 0 && n < 1<<30 {
+		b.Grow(int(n) + bytes.MinRead)
+	}
+	_, err := b.ReadFrom(resp.Body)
+	return b.Bytes(), err
+}
+
+// TransportError is a request that got no answer. NotSent means that no connection
+// was made, so the server cannot have done anything.
+type TransportError struct {
+	Server  string
+	NotSent bool
+	Err     error
+}
+
+// Error names the server and the cause.
+func (e *TransportError) Error() string {
+	if e.NotSent {
+		return fmt.Sprintf("cannot reach %s: %v", e.Server, e.Err)
+	}
+	return fmt.Sprintf("no answer from %s: %v", e.Server, e.Err)
+}
+
+// Unwrap returns the cause.
+func (e *TransportError) Unwrap() error { return e.Err }
+
+func (c *Client) transportError(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); errors.Is(cause, context.Canceled) {
+		return cause
+	}
+	var u *url.Error
+	if errors.As(err, &u) {
+		err = u.Err
+	}
+	var op *net.OpError
+	return &TransportError{Server: c.base.String(), NotSent: errors.As(err, &op) && op.Op == "dial", Err: err}
+}
+
+// maxPage is the longest page of a list.
+const maxPage = "1000"
+
+// List is all pages of a list.
+type List struct {
+	Items []json.RawMessage `json:"items"`
+	Total int64             `json:"total"`
+}
+
+// List reads all pages of a list.
+func (c *Client) List(ctx context.Context, path string, query url.Values) (*List, error) {
+	q := url.Values{}
+	for k, v := range query {
+		q[k] = v
+	}
+	q.Set("limit", maxPage)
+	all := &List{Items: []json.RawMessage{}}
+	for {
+		var page struct {
+			List
+			Next *string `json:"next_page_token"`
+		}
+		if err := c.Call(ctx, http.MethodGet, path, q, nil, &page); err != nil {
+			return nil, err
+		}
+		all.Items = append(all.Items, page.Items...)
+		if page.Next == nil || *page.Next == "" {
+			all.Total = max(page.Total, int64(len(all.Items)))
+			return all, nil
+		}
+		q.Set("page_token", *page.Next)
+	}
+}

@@ -1,0 +1,291 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"tidewire/internal/lifecycle"
+	"tidewire/internal/model"
+)
+
+// How Consume reads.
+const (
+	pageRecords = "10000"
+	pageBytes   = "8388608"
+	followWait  = 20 * time.Second // of a long poll
+	boundedWait = time.Second      // where records are known to be there
+	fetchExtra  = 30 * time.Second // beyond the wait, until an answer is given up
+)
+
+// ConsumeOptions say what Consume reads.
+type ConsumeOptions struct {
+	Topics     []string
+	Partitions []model.PartitionID // nil: all
+	From       string              // earliest, latest or milliseconds since 1970
+	Offset     *model.Offset       // in place of From: where each partition starts
+	Follow     bool                // go on at the end; without it, stop at the latest offset of the start
+	Max        int64               // stop after so many records; 0: no bound
+	Warn       func(string)        // told of gaps and of waits; may be nil
+}
+
+// Consume reads partitions and hands each record to emit as the server's bytes, one
+// JSON object without line breaks. emit is called by one goroutine at a time, with the
+// records of a partition in order; without Follow the partitions come one after the
+// other. It returns how many records were handed out.
+func (c *Client) Consume(ctx context.Context, o ConsumeOptions, emit func(raw []byte) error) (int64, error) {
+	r := &reader{c: c, o: o, emit: emit}
+	var work []*cursor
+	for _, topic := range o.Topics {
+		cs, err := r.cursors(ctx, topic)
+		if err != nil {
+			return 0, err
+		}
+		work = append(work, cs...)
+	}
+	var err error
+	if o.Follow {
+		err = r.follow(ctx, work)
+	} else {
+		for _, cur := range work {
+			if err = r.read(ctx, cur); err != nil {
+				break
+			}
+		}
+	}
+	if errors.Is(err, errEnough) {
+		err = nil
+	}
+	return r.n, err
+}
+
+// errEnough ends reading once Max records were handed out.
+var errEnough = errors.New("enough records")
+
+// reader is one run of Consume.
+type reader struct {
+	c *Client
+	o ConsumeOptions
+
+	mu   sync.Mutex
+	emit func([]byte) error // called under mu, which keeps the output's lines whole
+	n    int64              // guarded by mu: records handed out
+}
+
+// cursor is a position in one partition.
+type cursor struct {
+	topic     string
+	partition model.PartitionID
+	next      model.Offset
+	end       model.Offset // without Follow: where reading stops
+}
+
+// partitionOffset is an item of a topic's offsets; nil where no record is that young.
+type partitionOffset struct {
+	Partition model.PartitionID `json:"partition"`
+	Offset    *model.Offset     `json:"offset"`
+}
+
+// offsets asks for the offset of each partition at a time: earliest, latest or
+// milliseconds since 1970.
+func (c *Client) offsets(ctx context.Context, topic, at string) ([]partitionOffset, error) {
+	var out struct {
+		Offsets []partitionOffset `json:"offsets"`
+	}
+	err := c.Call(ctx, http.MethodGet, Path("v1", "topics", topic, "offsets"), url.Values{"timestamp": {at}}, nil, &out)
+	return out.Offsets, err
+}
+
+// cursors finds where each wanted partition of a topic starts and ends.
+func (r *reader) cursors(ctx context.Context, topic string) ([]*cursor, error) {
+	latest, err := r.c.offsets(ctx, topic, "latest")
+	if err != nil {
+		return nil, err
+	}
+	starts := latest
+	if r.o.Offset == nil && r.o.From != "latest" {
+		if starts, err = r.c.offsets(ctx, topic, r.o.From); err != nil {
+			return nil, err
+		}
+	}
+	start := map[model.PartitionID]*model.Offset{}
+	for _, s := range starts {
+		start[s.Partition] = s.Offset
+	}
+	var out []*cursor
+	for _, l := range latest {
+		if r.o.Partitions != nil && !slices.Contains(r.o.Partitions, l.Partition) || l.Offset == nil {
+			continue
+		}
+		cur := &cursor{topic: topic, partition: l.Partition, next: *l.Offset, end: *l.Offset}
+		if at := start[l.Partition]; at != nil {
+			cur.next = *at
+		}
+		if r.o.Offset != nil {
+			cur.next = *r.o.Offset
+		}
+		out = append(out, cur)
+	}
+	for _, p := range r.o.Partitions {
+		if !slices.ContainsFunc(latest, func(l partitionOffset) bool { return l.Partition == p }) {
+			return nil, fmt.Errorf("topic %s has no partition %d; it has %d, numbered from 0", topic, p, len(latest))
+		}
+	}
+	return out, nil
+}
+
+// read reads a partition up to its end.
+func (r *reader) read(ctx context.Context, cur *cursor) error {
+	for cur.next < cur.end {
+		if err := r.page(ctx, cur, boundedWait); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// follow reads all partitions at once, without end.
+func (r *reader) follow(ctx context.Context, work []*cursor) error {
+	g := lifecycle.New(ctx)
+	ended := make(chan error, len(work))
+	for _, cur := range work {
+		g.Go(fmt.Sprintf("follow %s/%d", cur.topic, cur.partition), func(ctx context.Context) {
+			ended <- r.followOne(ctx, cur)
+		})
+	}
+	var err error
+	select {
+	case err = <-ended:
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	}
+	return errors.Join(err, g.Stop(fetchExtra))
+}
+
+// followOne goes on after faults that may pass.
+func (r *reader) followOne(ctx context.Context, cur *cursor) error {
+	wait := retryFirst
+	for {
+		err := r.page(ctx, cur, followWait)
+		if err == nil {
+			wait = retryFirst
+			continue
+		}
+		var p *Problem
+		var t *TransportError
+		if !errors.As(err, &t) && !(errors.As(err, &p) && p.Retryable) {
+			return err
+		}
+		r.warn("%s/%d: %v; trying again", cur.topic, cur.partition, err)
+		pause := wait
+		if p != nil {
+			pause = max(pause, p.RetryAfter)
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		wait = min(2*wait, retryMost)
+	}
+}
+
+func (r *reader) warn(format string, args ...any) {
+	if r.o.Warn == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.o.Warn(fmt.Sprintf(format, args...))
+}
+
+// page is the answer of a fetch.
+type page struct {
+	Records    []json.RawMessage `json:"records"`
+	NextOffset model.Offset      `json:"next_offset"`
+}
+
+// page fetches once and hands out what came.
+func (r *reader) page(ctx context.Context, cur *cursor, wait time.Duration) error {
+	query := url.Values{
+		"offset": {strconv.FormatInt(int64(cur.next), 10)}, "max_records": {pageRecords}, "max_bytes": {pageBytes},
+		"wait_ms": {strconv.FormatInt(wait.Milliseconds(), 10)},
+	}
+	path := Path("v1", "topics", cur.topic, "partitions", strconv.Itoa(int(cur.partition)), "records")
+	once, cancel := context.WithTimeout(ctx, wait+fetchExtra)
+	defer cancel()
+	answer, err := r.c.send(once, http.MethodGet, path, query, nil)
+	if err != nil {
+		return r.skipGap(cur, err)
+	}
+	var p page
+	if err := json.Unmarshal(answer, &p); err != nil {
+		return fmt.Errorf("the answer cannot be read: %w", err)
+	}
+	return r.handOut(cur, &p)
+}
+
+// skipGap goes on at the log start when retention has overtaken the cursor.
+func (r *reader) skipGap(cur *cursor, err error) error {
+	var p *Problem
+	if r.o.Offset != nil || !errors.As(err, &p) || p.Code != model.OffsetOutOfRange {
+		return err
+	}
+	var bounds struct {
+		Earliest *model.Offset `json:"earliest"`
+	}
+	if json.Unmarshal(p.Raw, &bounds) != nil || bounds.Earliest == nil || *bounds.Earliest <= cur.next {
+		return err
+	}
+	r.warn("%s/%d: offsets %d to %d were deleted before they were read", cur.topic, cur.partition, cur.next, *bounds.Earliest-1)
+	cur.next = *bounds.Earliest
+	return nil
+}
+
+func (r *reader) handOut(cur *cursor, p *page) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, raw := range p.Records {
+		if !r.o.Follow && p.NextOffset > cur.end { // this page reaches beyond the end
+			var at struct {
+				Offset model.Offset `json:"offset"`
+			}
+			if err := json.Unmarshal(raw, &at); err != nil {
+				return err
+			}
+			if at.Offset >= cur.end {
+				break
+			}
+		}
+		if err := r.oneLocked(raw); err != nil {
+			return err
+		}
+	}
+	cur.next = max(cur.next, p.NextOffset)
+	return nil
+}
+
+func (r *reader) oneLocked(raw []byte) error {
+	if bytes.IndexByte(raw, '\n') >= 0 {
+		var b bytes.Buffer
+		if err := json.Compact(&b, raw); err != nil {
+			return err
+		}
+		raw = b.Bytes()
+	}
+	if err := r.emit(raw); err != nil {
+		return err
+	}
+	if r.n++; r.n == r.o.Max {
+		return errEnough
+	}
+	return nil
+}

@@ -1,0 +1,125 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"sync"
+	"time"
+)
+
+// tokens is the answer of login and refresh.
+type tokens struct {
+	AccessToken  string `json:"access_token"`
+	RefreshToken string `json:"refresh_token"`
+	ExpiresIn    int64  `json:"expires_in"` // seconds
+}
+
+func (t *tokens) login(server, username string, now time.Time) Login {
+	return Login{
+		Server: server, Username: username, AccessToken: t.AccessToken, RefreshToken: t.RefreshToken,
+		IssuedAt: now.UTC(), ExpiresAt: now.Add(time.Duration(t.ExpiresIn) * time.Second).UTC(),
+	}
+}
+
+// LogIn trades name and password for tokens; now is when they were asked for.
+func LogIn(ctx context.Context, base *url.URL, username, password string, now time.Time) (Login, error) {
+	c := New(base, StaticToken(""))
+	defer c.Close()
+	var t tokens
+	in := map[string]string{"username": username, "password": password}
+	if err := c.Call(ctx, http.MethodPost, "/v1/auth/login", nil, in, &t); err != nil {
+		return Login{}, err
+	}
+	return t.login(base.String(), username, now), nil
+}
+
+// Session is the token source of a stored login. It renews the access token before
+// it ends. A refresh token can be used once, and a second use ends the login, so a
+// refresh is made under the store's lock, by the token then stored, and its answer is
+// stored before the lock is given back: of several processes one refreshes and the
+// others take over its tokens.
+type Session struct {
+	store *Store
+	base  *url.URL
+	now   func() time.Time
+
+	mu    sync.Mutex
+	login Login // guarded by mu
+}
+
+// NewSession returns the source of a stored login's tokens.
+func NewSession(store *Store, login Login, now func() time.Time) (*Session, error) {
+	base, err := ParseServer(login.Server)
+	if err != nil {
+		return nil, err
+	}
+	return &Session{store: store, base: base, now: now, login: login}, nil
+}
+
+// Token returns the access token, renewed when it is about to end.
+func (s *Session) Token(ctx context.Context) (string, error) {
+	s.mu.Lock()
+	l := s.login
+	s.mu.Unlock()
+	if l.fresh(s.now()) {
+		return l.AccessToken, nil
+	}
+	return s.Renew(ctx, l.AccessToken)
+}
+
+// Renew returns a token newer than the refused one.
+func (s *Session) Renew(ctx context.Context, refused string) (string, error) {
+	// Not under mu, which would then be held over a call; the store's lock keeps
+	// goroutines apart as it does processes.
+	var got Login
+	err := s.store.update(ctx, func(c *contents) error {
+		l := c.find(s.base.String())
+		if l == nil {
+			return s.expired(ErrNoLogin)
+		}
+		if l.AccessToken == refused || !l.fresh(s.now()) {
+			if err := s.refresh(ctx, l); err != nil {
+				return err
+			}
+		}
+		got = *l
+		return nil
+	})
+	if err != nil {
+		return "", err
+	}
+	s.mu.Lock()
+	s.login = got
+	s.mu.Unlock()
+	return got.AccessToken, nil
+}
+
+// refreshTimeout ends a refresh that no interrupt ends.
+const refreshTimeout = 15 * time.Second
+
+func (s *Session) refresh(ctx context.Context, l *Login) error {
+	c := New(s.base, StaticToken(""))
+	defer c.Close()
+	// Once sent, the old refresh token is spent: an interrupt must not lose the answer.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), refreshTimeout)
+	defer cancel()
+	var t tokens
+	asked := s.now()
+	err := c.Call(ctx, http.MethodPost, "/v1/auth/refresh", nil, map[string]string{"refresh_token": l.RefreshToken}, &t)
+	var p *Problem
+	if errors.As(err, &p) && p.Status == http.StatusUnauthorized {
+		return s.expired(err)
+	}
+	if err != nil {
+		return err
+	}
+	*l = t.login(l.Server, l.Username, asked)
+	return nil
+}
+
+func (s *Session) expired(cause error) error {
+	return fmt.Errorf("the login to %s has ended; log in again with: tidewire login %s (%w)", s.base, s.base, cause)
+}
