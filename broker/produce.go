@@ -2,6 +2,7 @@ package broker
 
 import (
 	"context"
+	"strconv"
 	"sync"
 	"time"
 
@@ -119,7 +120,7 @@ func (b *Broker) prepare(call *produceCall, t *topic, req *ProduceRequest) error
 		if r.Key == nil && cfg.Compact {
 			return recordError(model.InvalidArgument, i, "/key", "a topic with cleanup.policy=compact takes no record without key")
 		}
-		if size := record.BatchOverhead + record.MaxRecordSize(r.Key, r.Value, r.Headers); size > cfg.MaxMessageBytes {
+		if size := record.HeaderSize + record.RecordSize(0, 0, r.Key, r.Value, r.Headers); size > cfg.MaxMessageBytes {
 			return recordError(model.RecordTooLarge, i, "", "record %d takes %d bytes, max.message.bytes is %d", i, size, cfg.MaxMessageBytes)
 		}
 		p, err := t.choose(r, to, n)
@@ -129,7 +130,7 @@ func (b *Broker) prepare(call *produceCall, t *topic, req *ProduceRequest) error
 		call.target[i] = p
 	}
 	if old > 0 {
-		call.result.Warning = b.warnOld(t, old)
+		call.result.Warning = b.warnOld(t, old, now)
 	}
 	call.group(parts)
 	return nil
@@ -149,6 +150,18 @@ func (t *topic) choose(r *record.Record, to *Routing, n int) (int32, error) {
 		return int32(PartitionForKey(r.Key, n)), nil
 	}
 	return int32(t.sticky.Load() % uint32(n)), nil
+}
+
+// warnInterval is how often one topic's old records are logged.
+const warnInterval = 60_000
+
+// warnOld says that records were accepted which retention may delete at once.
+func (b *Broker) warnOld(t *topic, n int, now int64) string {
+	t.rates.recordsOld.Add(int64(n))
+	if last := t.warned.Load(); now-last >= warnInterval && t.warned.CompareAndSwap(last, now) {
+		b.logger.Warn("records older than retention.ms were produced; retention may delete them soon", "topic", t.name, "records", n)
+	}
+	return strconv.Itoa(n) + " records are older than retention.ms and may be deleted soon"
 }
 
 func checkTimestamp(cfg *topicConfig, i int, ts, now int64) error {

@@ -360,3 +360,8 @@ func (b *Broker) MayDescribeCluster(ctx context.Context, c Caller) error {
 func (b *Broker) Allowed(c Caller, op metadata.Operation, rt metadata.ResourceType, name string) bool {
 	return b.authorizer.Allowed(c.Principal, op, rt, name, c.Host)
 }
+
+// MayDeleteTopic returns a topic that the caller may delete.
+func (b *Broker) MayDeleteTopic(ctx context.Context, c Caller, name string) (*metadata.Topic, error) {
+	return b.find(ctx, c, metadata.OpDelete, name)
+}
