@@ -234,7 +234,7 @@ func (a *API) userDeletion(u *metadata.User) UserDeletion {
 	for range img.APITokensOf(u.Name) {
 		d.Tokens++
 	}
-	principal := auth.UserPrincipal(u.Name)
+	principal := metadata.UserPrincipal(u.Name)
 	for r := range img.ACLs() {
 		if r.Principal == principal {
 			d.ACLs++
