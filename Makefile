@@ -33,19 +33,17 @@ build: preflight ## build bin/tidewire
 ui: ## the console is the page in ui/placeholder, which needs no build
 	@ls ui/placeholder
 
-generate: preflight ## write the OpenAPI document, and the test's client from it
+generate: preflight ## write the OpenAPI document from the annotated handlers
 	go generate ./openapi
-	go -C test/genclient/client generate .
 
 generate-check: generate ## fail when generating changes what is committed
-	@scripts/clean-after-generate openapi test/genclient/client
+	@scripts/clean-after-generate openapi
 
 fmt-check:
 	@out=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$out" ]; then echo "run gofmt -w on:"; echo "$$out"; exit 1; fi
 
 vet:
 	go vet ./...
-	go -C test/genclient/client vet ./...
 
 $(LINT):
 	@mkdir -p $(TOOLS)
