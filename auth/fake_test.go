@@ -160,7 +160,7 @@ func newNode(t testing.TB) *node {
 	c := newClock()
 	n := &node{cluster: newFakeCluster(t, c.now()), clock: c}
 	var h *Hasher
-	h, n.hashes = countingHasher(cheapArgon())
+	h, n.hashes = countingHasher()
 	n.Auth = New(Config{Cluster: n.cluster, Sealer: testSealer(t), Hasher: h, Now: c.now})
 	return n
 }
@@ -168,7 +168,7 @@ func newNode(t testing.TB) *node {
 // other is a second node of the same cluster, with the same clock and keys.
 func (n *node) other(t testing.TB) *Auth {
 	t.Helper()
-	return New(Config{Cluster: n.cluster.view(), Sealer: testSealer(t), Hasher: NewHasher(cheapArgon()), Now: n.clock.now})
+	return New(Config{Cluster: n.cluster.view(), Sealer: testSealer(t), Hasher: cheapHasher(), Now: n.clock.now})
 }
 
 // withUsers returns a node with an administrator "root" and plain users.

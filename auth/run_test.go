@@ -121,7 +121,7 @@ func TestANodeThatCannotOpenTheKeyMakesItsOwn(t *testing.T) {
 	g := n.login(t, "alice")
 	sealer, err := NewSealer(make([]byte, secretBytes))
 	require.NoError(t, err)
-	lost := New(Config{Cluster: n.cluster, Sealer: sealer, Hasher: NewHasher(cheapArgon()), Now: n.clock.now})
+	lost := New(Config{Cluster: n.cluster, Sealer: sealer, Hasher: cheapHasher(), Now: n.clock.now})
 	next, err := lost.Service.Login(t.Context(), "alice", goodPassword)
 	require.NoError(t, err)
 	require.Equal(t, "ok", n.verify(next.AccessToken))
@@ -161,7 +161,7 @@ func TestRunRotatesPrunesAndRetriesUntilItIsTold(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := newFakeCluster(t, time.Now())
-		a := New(Config{Cluster: c, Sealer: testSealer(t), Hasher: NewHasher(cheapArgon())})
+		a := New(Config{Cluster: c, Sealer: testSealer(t), Hasher: cheapHasher()})
 		c.offline.Store(true)
 		g := lifecycle.New(context.Background())
 		require.True(t, g.Go("auth", a.Service.Run))

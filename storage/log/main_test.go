@@ -22,17 +22,25 @@ const allOffsets = model.Offset(math.MaxInt64)
 
 var testID = model.TopicID{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16}
 
-// bench is a store over a file system, which tests stop, cut the power of, and
+// tb is what testing.TB and rapid.T have in common.
+type tb interface {
+	Helper()
+	Errorf(format string, args ...any)
+	Fatal(args ...any)
+	FailNow()
+}
+
+// harness is a store over a file system, which tests stop, cut the power of, and
 // start again.
 type harness struct {
-	t     testing.TB
+	t     tb
 	fs    fsx.FS
 	group *lifecycle.Group
 	store *Store
 	opts  StoreOptions
 }
 
-func newHarness(t testing.TB, fsys fsx.FS, dir string) *harness {
+func newHarness(t tb, fsys fsx.FS, dir string) *harness {
 	t.Helper()
 	h := &harness{t: t, fs: fsys, opts: StoreOptions{FS: fsys, Dir: dir, CheckpointInterval: time.Hour}}
 	h.start()
@@ -78,7 +86,7 @@ func (h *harness) open(cfg Config) *Log {
 }
 
 // batch makes one batch of records with the given timestamps and values v<i>.
-func batch(t testing.TB, codec record.Codec, ts ...int64) []byte {
+func batch(t tb, codec record.Codec, ts ...int64) []byte {
 	t.Helper()
 	b := record.NewBuilder(1024)
 	for i, x := range ts {
@@ -90,7 +98,7 @@ func batch(t testing.TB, codec record.Codec, ts ...int64) []byte {
 }
 
 // sized makes a batch of one record of about n bytes.
-func sized(t testing.TB, n int, ts int64) []byte {
+func sized(t tb, n int, ts int64) []byte {
 	t.Helper()
 	b := record.NewBuilder(n + 128)
 	b.Add(ts, nil, make([]byte, n), nil)
@@ -106,7 +114,7 @@ type rec struct {
 }
 
 // scan reads records from an offset to the log end, checking every CRC.
-func scan(t testing.TB, l *Log, from model.Offset, maxBytes int) []rec {
+func scan(t tb, l *Log, from model.Offset, maxBytes int) []rec {
 	t.Helper()
 	var out []rec
 	d := record.NewDecompressor(1 << 20)
@@ -134,7 +142,7 @@ func scan(t testing.TB, l *Log, from model.Offset, maxBytes int) []rec {
 }
 
 // waitStable waits until the log is synced up to its end.
-func waitStable(t testing.TB, l *Log) {
+func waitStable(t tb, l *Log) {
 	t.Helper()
 	ch := make(chan struct{}, 1)
 	old := l.callbacks.Load()

@@ -63,7 +63,7 @@ func nextOffset(answer []byte) (int64, error) {
 // until o.Records records came or the ends are reached. Records are counted by how
 // each begins, so values that hold whole fetched records count more than once.
 func Consume(ctx context.Context, c *client.Client, o Options) (*Report, error) {
-	if err := o.check(); err != nil {
+	if err := o.Check(); err != nil {
 		return nil, err
 	}
 	parts, err := partitionsOf(ctx, c, o.Topic)

@@ -25,7 +25,7 @@ const (
 // second connection. It reports how long the answers took, and the time from sending a
 // record to holding it as a consumer.
 func Latency(ctx context.Context, c *client.Client, o Options) (*Report, error) {
-	if err := o.check(); err != nil {
+	if err := o.Check(); err != nil {
 		return nil, err
 	}
 	t := &target{base: c.Base(), tokens: c.Tokens()}

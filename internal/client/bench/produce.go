@@ -62,7 +62,8 @@ func bodies(o Options) [][]byte {
 	return out
 }
 
-func (o *Options) check() error {
+// Check tells what is wrong with the options.
+func (o *Options) Check() error {
 	switch {
 	case o.Topic == "":
 		return errors.New("a topic is needed")
@@ -79,7 +80,7 @@ func (o *Options) check() error {
 // Produce sends o.Records records as fast as the connections allow, each with one
 // request in flight, and reports how it went. It ends early with ctx.
 func Produce(ctx context.Context, c *client.Client, o Options) (*Report, error) {
-	if err := o.check(); err != nil {
+	if err := o.Check(); err != nil {
 		return nil, err
 	}
 	reqs := (o.Records + int64(o.Batch) - 1) / int64(o.Batch)

@@ -1,0 +1,213 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"tidewire/internal/buildinfo"
+	"tidewire/internal/client"
+
+	"github.com/spf13/cobra"
+)
+
+// app is what the commands share: the process's surroundings, which tests replace,
+// and the flags of all client commands.
+type app struct {
+	in           io.Reader
+	out, errOut  io.Writer
+	getenv       func(string) string
+	now          func() time.Time
+	storeDir     func() (string, error)
+	onTerminal   bool // errOut is one: progress is shown
+	readPassword func(prompt string, errOut io.Writer) (string, error)
+
+	server, token string // --server, --token
+
+	started bool // a command's own code runs: the command line was in order
+}
+
+// usageError is a mistake in the command line that a command's own code found.
+type usageError struct{ text string }
+
+func (e *usageError) Error() string { return e.text }
+
+func usagef(format string, args ...any) error { return &usageError{fmt.Sprintf(format, args...)} }
+
+// root builds the tree of commands.
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use: "tidewire", Short: "Tidewire: a replicated log over HTTP", Version: buildinfo.Version,
+		SilenceUsage: true, SilenceErrors: true,
+		Args: cobra.NoArgs, RunE: needsCommand,
+		PersistentPreRun: func(*cobra.Command, []string) { a.started = true },
+	}
+	root.SetIn(a.in)
+	root.SetOut(a.out)
+	root.SetErr(a.errOut)
+	root.AddCommand(a.clientCommands()...)
+	root.AddCommand(a.serverCommands()...)
+	return root
+}
+
+// clientCommands are the commands that call a node, or need none.
+func (a *app) clientCommands() []*cobra.Command {
+	calling := []*cobra.Command{
+		a.loginCommand(), a.topicCommand(), a.produceCommand(), a.consumeCommand(), a.wsCommand(),
+		a.userCommand(), a.aclCommand(), a.clusterCommand(), a.benchCommand(),
+	}
+	for _, c := range calling {
+		c.PersistentFlags().StringVar(&a.server, "server", "", "address of a node (TIDEWIRE_SERVER; default: where you logged in last, else "+client.DefaultServer+")")
+		c.PersistentFlags().StringVar(&a.token, "token", "", "access token in place of a stored login (TIDEWIRE_TOKEN)")
+	}
+	return append(calling, a.versionCommand())
+}
+
+// run executes one command line and returns the exit code.
+func (a *app) run(ctx context.Context, args []string) int {
+	root := a.root()
+	root.SetArgs(args)
+	cmd, err := root.ExecuteContextC(ctx)
+	if err == nil {
+		return 0
+	}
+	fmt.Fprintln(a.errOut, "tidewire:", err)
+	var usage *usageError
+	if !a.started || errors.As(err, &usage) {
+		fmt.Fprintf(a.errOut, "See: %s --help\n", cmd.CommandPath())
+		return 2
+	}
+	var p *client.Problem
+	if errors.As(err, &p) && p.Status == 401 {
+		fmt.Fprintln(a.errOut, "Log in with: tidewire login SERVER --username NAME")
+	}
+	return 1
+}
+
+// needsCommand is what a command does that only groups others.
+func needsCommand(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return usagef("unknown command %q for %q", args[0], cmd.CommandPath())
+	}
+	_ = cmd.Help()
+	return usagef("a command is needed")
+}
+
+// group is a command that only holds others.
+func group(use, short string, commands ...*cobra.Command) *cobra.Command {
+	c := &cobra.Command{Use: use, Short: short, RunE: needsCommand}
+	c.AddCommand(commands...)
+	return c
+}
+
+// client returns a client of the server that the flags, the environment or the stored
+// login name, in this order, with the token found in the same way.
+func (a *app) client() (*client.Client, error) {
+	server := a.serverSetting()
+	token := a.token
+	if token == "" {
+		token = a.getenv("TIDEWIRE_TOKEN")
+	}
+	store, err := a.store()
+	if err != nil {
+		return nil, err
+	}
+	if server != "" {
+		u, err := client.ParseServer(server)
+		if err != nil {
+			return nil, &usageError{err.Error()}
+		}
+		server = u.String()
+	}
+	login, err := store.Find(server)
+	switch {
+	case errors.Is(err, client.ErrNoLogin):
+		login = &client.Login{Server: client.DefaultServer}
+		if server != "" {
+			login.Server = server
+		}
+	case err != nil:
+		return nil, err
+	}
+	base, err := client.ParseServer(login.Server)
+	if err != nil {
+		return nil, err
+	}
+	if token != "" || login.AccessToken == "" {
+		return client.New(base, client.StaticToken(token)), nil
+	}
+	session, err := client.NewSession(store, *login, a.now)
+	if err != nil {
+		return nil, err
+	}
+	return client.New(base, session), nil
+}
+
+func (a *app) serverSetting() string {
+	if a.server != "" {
+		return a.server
+	}
+	return a.getenv("TIDEWIRE_SERVER")
+}
+
+func (a *app) store() (*client.Store, error) {
+	dir, err := a.storeDir()
+	if err != nil {
+		return nil, err
+	}
+	return client.NewStore(dir), nil
+}
+
+// calling makes a command's code out of a function that needs a client.
+func (a *app) calling(run func(ctx context.Context, c *client.Client, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		c, err := a.client()
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		return run(cmd.Context(), c, args)
+	}
+}
+
+// passwordOf reads a password from standard input's next line, or asks a person.
+func (a *app) passwordOf(fromStdin bool, lines *bufio.Reader, prompt string) (string, error) {
+	if !fromStdin {
+		return a.readPassword(prompt, a.errOut)
+	}
+	line, err := lines.ReadString('\n')
+	if err != nil && !errors.Is(err, io.EOF) {
+		return "", err
+	}
+	if line = strings.TrimRight(line, "\r\n"); line == "" {
+		return "", errors.New("standard input has no password")
+	}
+	return line, nil
+}
+
+func (a *app) versionCommand() *cobra.Command {
+	var format string
+	c := &cobra.Command{
+		Use: "version", Short: "Print which build this is", Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			if format == formatJSON {
+				return a.printJSON(map[string]string{"version": buildinfo.Version, "go": buildinfo.GoVersion(), "platform": buildinfo.Platform()})
+			}
+			_, err := fmt.Fprintf(a.out, "tidewire %s (%s, %s)\n", buildinfo.Version, buildinfo.GoVersion(), buildinfo.Platform())
+			return err
+		},
+	}
+	formatFlag(c, &format)
+	return c
+}
+
+func (a *app) printJSON(v any) error {
+	enc := json.NewEncoder(a.out)
+	enc.SetEscapeHTML(false)
+	return enc.Encode(v)
+}

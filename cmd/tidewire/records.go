@@ -1,0 +1,194 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"tidewire/internal/client"
+	"tidewire/internal/model"
+
+	"github.com/spf13/cobra"
+)
+
+func (a *app) produceCommand() *cobra.Command {
+	var o client.ProduceOptions
+	var format, output string
+	var linger int
+	c := &cobra.Command{
+		Use: "produce TOPIC", Short: "Store records read from standard input",
+		Long: "Store records read from standard input. Each line is a record object,\n" +
+			`  {"key":…, "value":…, "headers":…, "partition":…, "timestamp":…}, or what "consume" printed;` + "\n" +
+			"with --format lines, each line is the value of a record. Records keep their order. Reading stops at\n" +
+			"the first line that is no record and at the first request that fails; standard error then says\n" +
+			"exactly how many records were stored.",
+		Example: "  tidewire produce flights < flights.ndjson\n  tail -F app.log | tidewire produce logs --format lines",
+		Args:    cobra.ExactArgs(1),
+		RunE: a.calling(func(ctx context.Context, c *client.Client, args []string) error {
+			o.Topic, o.Format, o.Linger = args[0], client.Format(format), time.Duration(linger)*time.Millisecond
+			if o.Batch < 1 || linger < 0 {
+				return usagef("--batch-size is at least 1, and --linger-ms at least 0")
+			}
+			return a.produce(ctx, c, o, output)
+		}),
+	}
+	formatFlag(c, &output)
+	format = string(client.NDJSON)
+	c.Flags().Var(&choice{&format, []string{string(client.NDJSON), string(client.Lines)}}, "format", "what a line is: a record object, or a value")
+	c.Flags().StringVar(&o.KeyField, "key-field", "", "take each record's key from this field of its value, a JSON object")
+	acksFlag(c, &o.Acks)
+	c.Flags().IntVar(&o.Batch, "batch-size", 1000, "most records in one request")
+	c.Flags().IntVar(&linger, "linger-ms", 50, "how long a batch waits to become full")
+	return c
+}
+
+func acksFlag(c *cobra.Command, acks *string) {
+	*acks = "all"
+	c.Flags().Var(&acksChoice{choice{acks, []string{"all", "leader", "none"}}}, "acks", "when a write is answered")
+}
+
+// acksChoice also takes Kafka's numbers.
+type acksChoice struct{ choice }
+
+func (c *acksChoice) Set(s string) error {
+	if word, ok := map[string]string{"-1": "all", "1": "leader", "0": "none"}[s]; ok {
+		s = word
+	}
+	return c.choice.Set(s)
+}
+
+// progressEvery is how often progress is shown.
+const progressEvery = 200 * time.Millisecond
+
+func (a *app) produce(ctx context.Context, c *client.Client, o client.ProduceOptions, output string) error {
+	start := a.now()
+	shown := start
+	if a.onTerminal {
+		o.Progress = func(s client.ProduceSummary) {
+			if now := a.now(); now.Sub(shown) >= progressEvery {
+				shown = now
+				fmt.Fprintf(a.errOut, "\r%d records", s.Stored+s.Accepted)
+			}
+		}
+	}
+	sum, err := c.Produce(ctx, a.in, o)
+	if a.onTerminal && shown != start {
+		fmt.Fprint(a.errOut, "\r\033[K")
+	}
+	took := a.now().Sub(start)
+	if o.Acks == "none" {
+		fmt.Fprintf(a.errOut, "%d records accepted for %s, unconfirmed, in %.1f s", sum.Accepted, o.Topic, took.Seconds())
+	} else {
+		fmt.Fprintf(a.errOut, "%d records stored in %d partitions of %s in %.1f s", sum.Stored, len(sum.Partitions), o.Topic, took.Seconds())
+	}
+	fmt.Fprintf(a.errOut, "; %d failed, %d unknown\n", sum.Failed, sum.Unknown)
+	if output == formatJSON {
+		err = errors.Join(err, a.printJSON(sum))
+	}
+	return err
+}
+
+func (a *app) consumeCommand() *cobra.Command {
+	var o client.ConsumeOptions
+	var output, group string
+	var offset int64
+	var partitions []int32
+	c := &cobra.Command{
+		Use: "consume TOPIC…", Short: "Print records",
+		Long: "Print records. Without --follow it reads one partition after the other, up to the latest record of\n" +
+			"its start, and ends; with it, it goes on until interrupted. Output:\n" +
+			"  json   a record object a line, as the server gives it; \"tidewire produce\" takes these lines\n" +
+			"  value  each value and a line feed; null is an empty line\n" +
+			"  raw    the bytes of the values, and nothing else",
+		Example: "  tidewire consume flights --from earliest --max 10\n  tidewire consume a -o json | tidewire produce b",
+		Args:    cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.Topics = args
+			for _, p := range partitions {
+				o.Partitions = append(o.Partitions, model.PartitionID(p))
+			}
+			if cmd.Flags().Changed("offset") {
+				at := model.Offset(offset)
+				o.Offset = &at
+			}
+			if err := checkConsume(&o, cmd.Flags().Changed("from")); err != nil {
+				return err
+			}
+			return a.calling(func(ctx context.Context, c *client.Client, _ []string) error {
+				if group != "" {
+					return joinGroup(ctx, c, group, args)
+				}
+				return a.consume(ctx, c, o, output)
+			})(cmd, args)
+		},
+	}
+	output = "json"
+	c.Flags().VarP(&choice{&output, []string{"json", "value", "raw"}}, "output", "o", "what to print of a record")
+	c.Flags().StringVar(&o.From, "from", "", "where to start: earliest, latest, or milliseconds since 1970\n(default: earliest, and latest with --follow)")
+	c.Flags().Int64Var(&offset, "offset", 0, "start at this offset of the partition, in place of --from; needs --partition")
+	c.Flags().Int32SliceVar(&partitions, "partition", nil, "read only this partition; may be repeated")
+	c.Flags().BoolVarP(&o.Follow, "follow", "f", false, "wait for new records at the end")
+	c.Flags().Int64VarP(&o.Max, "max", "n", 0, "stop after so many records")
+	c.Flags().StringVar(&group, "group", "", "read as a member of this consumer group")
+	return c
+}
+
+func checkConsume(o *client.ConsumeOptions, fromGiven bool) error {
+	switch {
+	case o.Max < 0:
+		return usagef("--max must not be negative")
+	case o.Offset != nil && (fromGiven || len(o.Partitions) == 0 || *o.Offset < 0):
+		return usagef("--offset is not negative, needs --partition and excludes --from")
+	case !fromGiven && o.Follow:
+		o.From = "latest"
+	case !fromGiven:
+		o.From = "earliest"
+	}
+	if o.From == "earliest" || o.From == "latest" {
+		return nil
+	}
+	if ms, err := strconv.ParseInt(o.From, 10, 64); err != nil || ms < 0 {
+		return usagef("--from is earliest, latest or milliseconds since 1970, not %q", o.From)
+	}
+	return nil
+}
+
+// errGroupClient is for a server that has consumer groups when this client has not.
+var errGroupClient = errors.New("the server has consumer groups, but this client cannot read as a member; it left the group")
+
+// joinGroup asks the server for membership, so that the answer to --group is the
+// server's own.
+func joinGroup(ctx context.Context, c *client.Client, group string, topics []string) error {
+	var member struct {
+		ID string `json:"member_id"`
+	}
+	in := map[string]any{"topics": topics}
+	if err := c.Call(ctx, http.MethodPost, client.Path("v1", "groups", group, "members"), nil, in, &member); err != nil {
+		return err
+	}
+	leave := client.Path("v1", "groups", group, "members", member.ID)
+	return errors.Join(errGroupClient, c.Call(ctx, http.MethodDelete, leave, nil, nil, nil))
+}
+
+func (a *app) consume(ctx context.Context, c *client.Client, o client.ConsumeOptions, output string) error {
+	out := bufio.NewWriterSize(a.out, 64<<10)
+	emit := client.Printer(out, output)
+	if o.Follow {
+		one := emit
+		emit = func(raw []byte) error { return errors.Join(one(raw), out.Flush()) }
+	}
+	o.Warn = func(text string) { fmt.Fprintln(a.errOut, "tidewire:", text) }
+	n, err := c.Consume(ctx, o, emit)
+	err = errors.Join(err, out.Flush())
+	if o.Follow && errors.Is(err, context.Canceled) {
+		err = nil // an interrupt is how following ends
+	}
+	if a.onTerminal {
+		fmt.Fprintf(a.errOut, "%d records\n", n)
+	}
+	return err
+}

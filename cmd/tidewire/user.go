@@ -1,0 +1,138 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"net/http"
+
+	"tidewire/internal/client"
+
+	"github.com/spf13/cobra"
+)
+
+func (a *app) userCommand() *cobra.Command {
+	return group("user", "List, create, change and delete users",
+		a.userList(), a.userCreate(), a.userDescribe(), a.userSetPassword(),
+		a.userSwitch("disable", "Keep a user out", true), a.userSwitch("enable", "Let a disabled user in again", false), a.userDelete())
+}
+
+func userPath(name string, more ...string) string {
+	return client.Path(append([]string{"v1", "users", name}, more...)...)
+}
+
+func (a *app) userList() *cobra.Command {
+	var format string
+	c := &cobra.Command{
+		Use: "list", Short: "List users", Args: cobra.NoArgs,
+		RunE: a.calling(func(ctx context.Context, c *client.Client, _ []string) error {
+			l, err := c.List(ctx, "/v1/users", nil)
+			if err != nil {
+				return err
+			}
+			return a.printList(format, l, column{"USERNAME", "username"}, column{"ADMIN", "admin"}, column{"DISABLED", "disabled"})
+		}),
+	}
+	formatFlag(c, &format)
+	return c
+}
+
+func (a *app) userCreate() *cobra.Command {
+	var format string
+	var admin, fromStdin bool
+	c := &cobra.Command{
+		Use: "create USERNAME", Short: "Create a user", Args: cobra.ExactArgs(1),
+		RunE: a.calling(func(ctx context.Context, c *client.Client, args []string) error {
+			password, err := a.passwordOf(fromStdin, bufio.NewReader(a.in), "Password of the new user: ")
+			if err != nil {
+				return err
+			}
+			in := map[string]any{"username": args[0], "password": password, "admin": admin}
+			var raw json.RawMessage
+			if err := c.Call(ctx, http.MethodPost, "/v1/users", nil, in, &raw); err != nil {
+				return err
+			}
+			return a.say(format, raw, "Created user %s", args[0])
+		}),
+	}
+	formatFlag(c, &format)
+	c.Flags().BoolVar(&admin, "admin", false, "the user may do everything")
+	c.Flags().BoolVar(&fromStdin, "password-stdin", false, "read the password from standard input")
+	return c
+}
+
+func (a *app) userDescribe() *cobra.Command {
+	var format string
+	c := &cobra.Command{
+		Use: "describe USERNAME", Short: "Show a user", Args: cobra.ExactArgs(1),
+		RunE: a.calling(func(ctx context.Context, c *client.Client, args []string) error {
+			var raw json.RawMessage
+			if err := c.Call(ctx, http.MethodGet, userPath(args[0]), nil, nil, &raw); err != nil {
+				return err
+			}
+			if format == formatJSON {
+				return a.printJSON(raw)
+			}
+			return a.printMembers(raw, column{"username", "username"}, column{"admin", "admin"}, column{"disabled", "disabled"})
+		}),
+	}
+	formatFlag(c, &format)
+	return c
+}
+
+func (a *app) userSetPassword() *cobra.Command {
+	var fromStdin, own bool
+	c := &cobra.Command{
+		Use: "set-password USERNAME", Short: "Change a user's password", Args: cobra.ExactArgs(1),
+		Long: "Change a user's password. For your own account the present password is needed too (--current);\n" +
+			"with --password-stdin it is the second line of standard input.",
+		RunE: a.calling(func(ctx context.Context, c *client.Client, args []string) error {
+			lines := bufio.NewReader(a.in)
+			password, err := a.passwordOf(fromStdin, lines, "New password: ")
+			if err != nil {
+				return err
+			}
+			in := map[string]string{"password": password}
+			if own {
+				if in["current_password"], err = a.passwordOf(fromStdin, lines, "Present password: "); err != nil {
+					return err
+				}
+			}
+			if err := c.Call(ctx, http.MethodPost, userPath(args[0], "set-password"), nil, in, nil); err != nil {
+				return err
+			}
+			return a.say(formatTable, nil, "Changed the password of %s", args[0])
+		}),
+	}
+	c.Flags().BoolVar(&fromStdin, "password-stdin", false, "read the password from standard input")
+	c.Flags().BoolVar(&own, "current", false, "give the present password too, as one's own account needs")
+	return c
+}
+
+func (a *app) userSwitch(use, short string, disabled bool) *cobra.Command {
+	var format string
+	c := &cobra.Command{
+		Use: use + " USERNAME", Short: short, Args: cobra.ExactArgs(1),
+		RunE: a.calling(func(ctx context.Context, c *client.Client, args []string) error {
+			var raw json.RawMessage
+			if err := c.Call(ctx, http.MethodPatch, userPath(args[0]), nil, map[string]bool{"disabled": disabled}, &raw); err != nil {
+				return err
+			}
+			return a.say(format, raw, "User %s is %sd", args[0], use)
+		}),
+	}
+	formatFlag(c, &format)
+	return c
+}
+
+func (a *app) userDelete() *cobra.Command {
+	return &cobra.Command{
+		Use: "delete USERNAME", Short: "Delete a user", Args: cobra.ExactArgs(1),
+		RunE: a.calling(func(ctx context.Context, c *client.Client, args []string) error {
+			if err := c.Call(ctx, http.MethodDelete, userPath(args[0]), nil, nil, nil); err != nil {
+				return err
+			}
+			return a.say(formatTable, nil, "Deleted user %s", args[0])
+		}),
+	}
+}
