@@ -56,14 +56,15 @@ lint: $(LINT) ## run golangci-lint, pinned
 archtest: ## check imports, sizes, banned calls and words
 	go test ./internal/archtest
 
+# Everything but ./test, whose tests need a built node: see e2e.
 unit: ## run the unit tests with the race detector
-	go test -race ./...
+	go test -race -timeout 15m $$(go list ./... | grep -v '^tidewire/test/')
 
 check: preflight fmt-check vet archtest lint unit generate-check ## all that a change must pass before it is committed
 
 e2e: build ## run what needs a real node: the README's tour, the generated client
 	@scripts/install-test-packages
-	TIDEWIRE_BIN=$(CURDIR)/bin/tidewire go test -count=1 ./test/...
+	TIDEWIRE_BIN=$(CURDIR)/bin/tidewire go test -count=1 -timeout 15m ./test/...
 
 test: check e2e ## everything
 

@@ -15,7 +15,7 @@ const anyHost = "10.0.0.1"
 
 // may says what becomes of alice's request on a topic: "ok" or the code.
 func may(a *Authorizer, op metadata.Operation, topic string) string {
-	return codeOf(a.Authorize(context.Background(), &Principal{Name: "alice"}, op, metadata.ResourceTopic, topic, anyHost))
+	return codeOf(a.Authorize(context.Background(), &Principal{Name: "alice"}, Access{Operation: op, Resource: metadata.ResourceTopic, Name: topic, Host: anyHost}))
 }
 
 func TestARuleHoldsFromTheNextCallOn(t *testing.T) {
@@ -64,7 +64,7 @@ func TestAdministratorsBypassTheRules(t *testing.T) {
 	require.NoError(t, err)
 	d := n.Authorizer.Decide(Access{User: "root", Operation: metadata.OpDelete, Resource: metadata.ResourceTopic, Name: "t"})
 	require.Equal(t, Decision{Allowed: true}, d)
-	require.NoError(t, n.Authorizer.Authorize(t.Context(), root(), metadata.OpAlter, metadata.ResourceCluster, metadata.ClusterResource, anyHost))
+	require.NoError(t, n.Authorizer.Authorize(t.Context(), root(), Access{Operation: metadata.OpAlter, Resource: metadata.ResourceCluster, Name: metadata.ClusterResource, Host: anyHost}))
 	require.NoError(t, n.Authorizer.RequireAdmin(t.Context(), root(), "managing users"))
 	err = n.Authorizer.RequireAdmin(t.Context(), &Principal{Name: "alice", Admin: true}, "managing users")
 	requireCode(t, model.Forbidden, err)
@@ -88,10 +88,10 @@ func TestARefusalNamesTheQuestionAndNotTheState(t *testing.T) {
 	t.Parallel()
 	n := withUsers(t, "alice")
 	alice := &Principal{Name: "alice"}
-	err := n.Authorizer.Authorize(t.Context(), alice, metadata.OpWrite, metadata.ResourceTopic, "orders", anyHost)
+	err := n.Authorizer.Authorize(t.Context(), alice, Access{Operation: metadata.OpWrite, Resource: metadata.ResourceTopic, Name: "orders", Host: anyHost})
 	requireCode(t, model.Forbidden, err)
 	require.Equal(t, `operation "write" on topic "orders" is not allowed to "User:alice"`, model.AsError(err).Detail)
-	err = n.Authorizer.Authorize(t.Context(), alice, metadata.OpDescribe, metadata.ResourceCluster, metadata.ClusterResource, anyHost)
+	err = n.Authorizer.Authorize(t.Context(), alice, Access{Operation: metadata.OpDescribe, Resource: metadata.ResourceCluster, Name: metadata.ClusterResource, Host: anyHost})
 	require.Equal(t, `operation "describe" on the cluster is not allowed to "User:alice"`, model.AsError(err).Detail)
 }
 
@@ -101,7 +101,7 @@ func TestARefusalIsConfirmedByABarrier(t *testing.T) {
 	behind := n.other(t).Authorizer
 	_, _, err := n.Service.CreateACL(t.Context(), topicRule("alice", metadata.OpRead, "orders"))
 	require.NoError(t, err)
-	require.False(t, behind.Allowed(&Principal{Name: "alice"}, metadata.OpRead, metadata.ResourceTopic, "orders", anyHost), "lists go by the image at hand")
+	require.False(t, behind.Allowed(&Principal{Name: "alice"}, Access{Operation: metadata.OpRead, Resource: metadata.ResourceTopic, Name: "orders", Host: anyHost}), "lists go by the image at hand")
 	require.Equal(t, "ok", may(behind, metadata.OpRead, "orders"))
 
 	n.cluster.offline.Store(true)
@@ -162,7 +162,7 @@ func TestAnAllowedRequestAllocatesNothing(t *testing.T) {
 	require.NoError(t, err)
 	alice, ctx := &Principal{Name: "alice"}, t.Context()
 	require.Zero(t, testing.AllocsPerRun(100, func() {
-		if err := n.Authorizer.Authorize(ctx, alice, metadata.OpWrite, metadata.ResourceTopic, "orders", anyHost); err != nil {
+		if err := n.Authorizer.Authorize(ctx, alice, Access{Operation: metadata.OpWrite, Resource: metadata.ResourceTopic, Name: "orders", Host: anyHost}); err != nil {
 			t.Error(err)
 		}
 	}))
@@ -177,7 +177,7 @@ func BenchmarkAuthorize(b *testing.B) {
 	alice := &Principal{Name: "alice"}
 	b.ReportAllocs()
 	for b.Loop() {
-		if err := n.Authorizer.Authorize(context.Background(), alice, metadata.OpWrite, metadata.ResourceTopic, "orders", anyHost); err != nil {
+		if err := n.Authorizer.Authorize(context.Background(), alice, Access{Operation: metadata.OpWrite, Resource: metadata.ResourceTopic, Name: "orders", Host: anyHost}); err != nil {
 			b.Fatal(err)
 		}
 	}

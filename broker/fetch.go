@@ -3,6 +3,7 @@ package broker
 import (
 	"context"
 	"sync"
+	"tidewire/auth"
 	"time"
 
 	"tidewire/broker/partition"
@@ -91,7 +92,7 @@ func (b *Broker) Fetch(ctx context.Context, c Caller, req *FetchRequest, visit V
 }
 
 func (b *Broker) mayRead(ctx context.Context, c Caller, topic string) error {
-	return b.authorizer.Authorize(ctx, c.Principal, metadata.OpRead, metadata.ResourceTopic, topic, c.Host)
+	return b.authorizer.Authorize(ctx, c.Principal, auth.Access{Operation: metadata.OpRead, Resource: metadata.ResourceTopic, Name: topic, Host: c.Host})
 }
 
 // resolve turns a position into an offset between the log start and the log end.
@@ -304,8 +305,8 @@ func (b *Broker) StillAllowed(ctx context.Context, c Caller, op metadata.Operati
 			return err
 		}
 	}
-	if b.authorizer.Allowed(c.Principal, op, metadata.ResourceTopic, topic, c.Host) {
+	if b.authorizer.Allowed(c.Principal, auth.Access{Operation: op, Resource: metadata.ResourceTopic, Name: topic, Host: c.Host}) {
 		return nil
 	}
-	return b.authorizer.Authorize(ctx, c.Principal, op, metadata.ResourceTopic, topic, c.Host)
+	return b.authorizer.Authorize(ctx, c.Principal, auth.Access{Operation: op, Resource: metadata.ResourceTopic, Name: topic, Host: c.Host})
 }

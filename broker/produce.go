@@ -4,6 +4,7 @@ import (
 	"context"
 	"strconv"
 	"sync"
+	"tidewire/auth"
 	"time"
 
 	"tidewire/broker/partition"
@@ -74,7 +75,7 @@ var producePool = sync.Pool{New: func() any { return &produceCall{done: partitio
 // invalid-argument (no key in a compacted topic), invalid-timestamp, record-too-large,
 // storage-full, leader-unavailable, not-enough-replicas, timeout.
 func (b *Broker) Produce(ctx context.Context, c Caller, req *ProduceRequest, use func(*ProduceResult)) error {
-	if err := b.authorizer.Authorize(ctx, c.Principal, metadata.OpWrite, metadata.ResourceTopic, req.Topic, c.Host); err != nil {
+	if err := b.authorizer.Authorize(ctx, c.Principal, auth.Access{Operation: metadata.OpWrite, Resource: metadata.ResourceTopic, Name: req.Topic, Host: c.Host}); err != nil {
 		return err
 	}
 	t, err := b.topic(ctx, req.Topic)

@@ -2,6 +2,7 @@ package broker
 
 import (
 	"context"
+	"tidewire/auth"
 
 	"tidewire/broker/partition"
 	"tidewire/cluster/metadata"
@@ -57,7 +58,7 @@ func (s *Stream) Check(ctx context.Context) error {
 }
 
 func (s *Stream) mayRead(ctx context.Context, topic string) error {
-	if s.b.authorizer.Allowed(s.caller.Principal, metadata.OpRead, metadata.ResourceTopic, topic, s.caller.Host) {
+	if s.b.authorizer.Allowed(s.caller.Principal, auth.Access{Operation: metadata.OpRead, Resource: metadata.ResourceTopic, Name: topic, Host: s.caller.Host}) {
 		return nil
 	}
 	return s.b.mayRead(ctx, s.caller, topic)

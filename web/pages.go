@@ -25,10 +25,11 @@ type pageHandler struct {
 	docs  string
 	files http.Handler
 	tree  fs.FS
-	api   http.Handler
+	// prefix is the path prefix, which the front has cut from requests.
+	prefix string
 }
 
-func pages(api http.Handler) (http.Handler, error) {
+func pages(prefix string) (http.Handler, error) {
 	docs, err := docsFiles.ReadFile("docs/index.html")
 	if err != nil {
 		return nil, err
@@ -37,7 +38,7 @@ func pages(api http.Handler) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &pageHandler{docs: string(docs), files: http.StripPrefix("/ui/", http.FileServerFS(tree)), tree: tree, api: api}, nil
+	return &pageHandler{docs: string(docs), files: http.StripPrefix("/ui/", http.FileServerFS(tree)), tree: tree, prefix: prefix}, nil
 }
 
 // ServeHTTP serves the console's files below /ui/, its index for deep links, the API's
@@ -50,11 +51,10 @@ func (p *pageHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	switch r.URL.Path {
 	case "/":
-		// Relative, so that it holds below a path prefix too.
-		w.Header().Set("Location", "ui/")
+		w.Header().Set("Location", p.prefix+"/ui/")
 		w.WriteHeader(http.StatusFound)
 	case "/ui":
-		w.Header().Set("Location", "ui/")
+		w.Header().Set("Location", p.prefix+"/ui/")
 		w.WriteHeader(http.StatusMovedPermanently)
 	case "/docs":
 		p.serveDocs(w)

@@ -62,7 +62,7 @@ func New(c Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	h, err := pages(engine)
+	h, err := pages(c.Prefix)
 	if err != nil {
 		return nil, err
 	}

@@ -14,9 +14,8 @@ import (
 
 // Authorization is what REST asks itself: what is not about a topic's data.
 type Authorization interface {
-	Authorize(ctx context.Context, p *auth.Principal, op metadata.Operation, rt metadata.ResourceType, name, host string) error
+	Authorize(ctx context.Context, p *auth.Principal, q auth.Access) error
 	RequireAdmin(ctx context.Context, p *auth.Principal, what string) error
-	Allowed(p *auth.Principal, op metadata.Operation, rt metadata.ResourceType, name, host string) bool
 }
 
 // Cluster is what REST asks of the cluster.

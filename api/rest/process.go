@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"tidewire/auth"
 	"net/http"
 
 	"tidewire/api/recordjson"
@@ -101,7 +102,7 @@ func (a *API) info(c *Call) error {
 //	@x-content	{"response":{"200":{"text/plain":"text"}}}
 func (a *API) metrics(c *Call) error {
 	if !a.metricsPublic {
-		err := a.authz.Authorize(c.Request.Context(), c.Principal, metadata.OpDescribe, metadata.ResourceCluster, metadata.ClusterResource, c.ClientIP())
+		err := a.authz.Authorize(c.Request.Context(), c.Principal, auth.Access{Operation: metadata.OpDescribe, Resource: metadata.ResourceCluster, Name: metadata.ClusterResource, Host: c.ClientIP()})
 		if err != nil {
 			return err
 		}
