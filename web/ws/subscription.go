@@ -181,22 +181,6 @@ var queryForms = map[string]func(values []string) json.RawMessage{
 	"isolation":   quoted,
 }
 
-// QueryParameters are the names of the query parameters that Consume knows, those that
-// are documented and not built yet included.
-func QueryParameters() []string {
-	out := make([]string, 0, len(queryForms)+len(unbuilt))
-	for name := range queryForms {
-		out = append(out, name)
-	}
-	for _, row := range unbuilt {
-		if row.op == "subscribe" {
-			out = append(out, row.field)
-		}
-	}
-	slices.Sort(out)
-	return out
-}
-
 // parseQuery reads a subscription from a query; nil where there is none.
 func parseQuery(raw string) (*subscription, error) {
 	if raw == "" {
@@ -226,6 +210,9 @@ func parseQuery(raw string) (*subscription, error) {
 			}
 		}
 		list = append(list, member{name, form(query[name])})
+	}
+	if query.Has("ticket") {
+		return nil, notBuilt("query:ticket", "the query parameter ticket")
 	}
 	return decodeSubscription("query:", list)
 }
