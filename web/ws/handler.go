@@ -176,13 +176,12 @@ func (s *session) open(w http.ResponseWriter, r *http.Request, want *subscriptio
 		return nil
 	}
 	s.attach(conn, hijack.conn)
-	if !s.h.group.Go("ws/write", s.run) {
-		s.cut()
-		s.release()
-		return nil
-	}
-	if !s.h.group.Go("ws/read", s.readFrames) { // the group stops: the writer ends by its context
+	if !s.h.group.Go("ws/read", s.readFrames) { // the group has ended
 		close(s.frames)
+	}
+	if !s.h.group.Go("ws/write", s.run) {
+		s.hurry()
+		s.end(stopping())
 	}
 	return nil
 }

@@ -473,7 +473,9 @@ func (c *client) frame() frame {
 	text := c.next()
 	var f frame
 	require.NoError(c.t, json.Unmarshal([]byte(text), &f), text)
-	require.NoError(c.t, json.Unmarshal([]byte(text), &f.All), text)
+	dec := json.NewDecoder(strings.NewReader(text))
+	dec.UseNumber()
+	require.NoError(c.t, dec.Decode(&f.All), text)
 	return f
 }
 

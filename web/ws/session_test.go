@@ -278,10 +278,10 @@ func TestTheEndOfTheGroupEndsTheSockets(t *testing.T) {
 		require.Equal(t, "node-stopping", c.want("end").Reason)
 		c.closed(websocket.CloseGoingAway)
 
-		_, _, err := n.handshake(dialOptions{})
-		if err == nil { // the handshake may be done before the group refuses the goroutines
-			synctest.Wait()
-		}
+		c = n.connect(dialOptions{}) // one that comes too late
+		require.Equal(t, "node-stopping", c.want("end").Reason)
+		c.closed(websocket.CloseGoingAway)
+		synctest.Wait()
 		require.Zero(t, n.handler.Open())
 	})
 }

@@ -82,7 +82,10 @@ func decodeSubscription(at string, list []member) (*subscription, error) {
 	if credit >= 0 {
 		s.credit = &credit
 	}
-	return s, s.check(at)
+	if err := s.check(at); err != nil {
+		return nil, err
+	}
+	return s, nil
 }
 
 // unbuiltFields are known and null here, or decodeSubscription had refused them.
