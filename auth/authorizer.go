@@ -30,21 +30,22 @@ type ruleIndex struct {
 // NewAuthorizer returns an authorizer over the cluster's image.
 func NewAuthorizer(c Cluster) *Authorizer { return &Authorizer{cluster: c} }
 
-// Allowed reports whether the principal may do the operation on the resource by
+// Allowed reports whether the principal may do what q asks, whose User is not looked at, by
 // this node's image, for filtering lists and naming actions. Name is
 // metadata.ClusterResource for the cluster; host is the client's address without
 // port. Administrators may do everything. A user who is gone or disabled may do
 // nothing, whatever p says.
-func (a *Authorizer) Allowed(p *Principal, op metadata.Operation, rt metadata.ResourceType, name, host string) bool {
-	return a.Decide(Access{User: p.Name, Operation: op, Resource: rt, Name: name, Host: host}).Allowed
+func (a *Authorizer) Allowed(p *Principal, q Access) bool {
+	q.User = p.Name
+	return a.Decide(q).Allowed
 }
 
 // Authorize returns nil when the principal may do the operation on the resource,
 // else forbidden. A refusal is confirmed by a read barrier first, whose error is
 // returned if it fails. The refusal names operation, resource and principal, and is
 // the same whether the resource exists or not.
-func (a *Authorizer) Authorize(ctx context.Context, p *Principal, op metadata.Operation, rt metadata.ResourceType, name, host string) error {
-	q := Access{User: p.Name, Operation: op, Resource: rt, Name: name, Host: host}
+func (a *Authorizer) Authorize(ctx context.Context, p *Principal, q Access) error {
+	q.User = p.Name
 	if a.Decide(q).Allowed {
 		return nil
 	}

@@ -79,13 +79,18 @@ type Hasher struct {
 	params Argon2Params
 	slots  chan struct{}
 	dummy  string // the hash of no one's password: what unknown users are verified against
+	// scramIterations is ScramIterations; tests lower it.
+	scramIterations int
 	// derive is argon2.IDKey; tests put a counter around it.
 	derive func(password, salt []byte, time, memory uint32, threads uint8, keyLen uint32) []byte
 }
 
 // NewHasher returns a hasher that makes new hashes with the parameters.
 func NewHasher(p Argon2Params) *Hasher {
-	h := &Hasher{params: p, slots: make(chan struct{}, MaxConcurrentHashes), derive: argon2.IDKey}
+	h := &Hasher{
+		params: p, slots: make(chan struct{}, MaxConcurrentHashes),
+		scramIterations: ScramIterations, derive: argon2.IDKey,
+	}
 	// A random key under a random salt: no password is known to match it, and its
 	// parameters are those of real hashes, so that verifying against it costs as much.
 	h.dummy = formatPHC(p, randomBytes(argonSaltBytes), randomBytes(argonKeyBytes))

@@ -63,11 +63,11 @@ func (h *Hasher) Scram(ctx context.Context, m ScramMechanism, password string) (
 		return ScramVerifier{}, err
 	}
 	salt := randomBytes(16)
-	c, err := client.GetStoredCredentialsWithError(scram.KeyFactors{Salt: string(salt), Iters: ScramIterations})
+	c, err := client.GetStoredCredentialsWithError(scram.KeyFactors{Salt: string(salt), Iters: h.scramIterations})
 	if err != nil {
 		return ScramVerifier{}, err
 	}
-	return ScramVerifier{Salt: salt, Iterations: ScramIterations, StoredKey: c.StoredKey, ServerKey: c.ServerKey}, nil
+	return ScramVerifier{Salt: salt, Iterations: h.scramIterations, StoredKey: c.StoredKey, ServerKey: c.ServerKey}, nil
 }
 
 // Credentials gives the verifier in the form xdg-go/scram's server takes.

@@ -25,8 +25,8 @@ type Metadata interface {
 
 // Authorizer decides whether a caller may do something; the error is forbidden.
 type Authorizer interface {
-	Authorize(ctx context.Context, p *auth.Principal, op metadata.Operation, rt metadata.ResourceType, name, host string) error
-	Allowed(p *auth.Principal, op metadata.Operation, rt metadata.ResourceType, name, host string) bool
+	Authorize(ctx context.Context, p *auth.Principal, q auth.Access) error
+	Allowed(p *auth.Principal, q auth.Access) bool
 }
 
 // Store is where the logs of this node are.

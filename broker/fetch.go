@@ -3,6 +3,7 @@ package broker
 import (
 	"context"
 	"sync"
+	"tidewire/auth"
 	"time"
 
 	"tidewire/broker/partition"
@@ -91,7 +92,7 @@ func (b *Broker) Fetch(ctx context.Context, c Caller, req *FetchRequest, visit V
 }
 
 func (b *Broker) mayRead(ctx context.Context, c Caller, topic string) error {
-	return b.authorizer.Authorize(ctx, c.Principal, metadata.OpRead, metadata.ResourceTopic, topic, c.Host)
+	return b.authorizer.Authorize(ctx, c.Principal, auth.Access{Operation: metadata.OpRead, Resource: metadata.ResourceTopic, Name: topic, Host: c.Host})
 }
 
 // resolve turns a position into an offset between the log start and the log end.
@@ -184,8 +185,20 @@ func (f *fetching) wait(ctx context.Context, c Caller) error {
 // bring more.
 const chunkBytes = 256 << 10
 
-// readBuffers are reused between reads: a read of small records costs no allocation.
-var readBuffers = sync.Pool{New: func() any { b := make([]byte, 0, chunkBytes+64<<10); return &b }}
+// maxInflated bounds what one stored batch may inflate to. Batches were checked against
+// the same bound when they were accepted.
+const maxInflated = 128 << 20
+
+// reader is the memory of one read; reads of small records allocate nothing.
+type reader struct {
+	buf     []byte
+	it      record.Iterator
+	inflate *record.Decompressor
+}
+
+var readers = sync.Pool{New: func() any {
+	return &reader{buf: make([]byte, 0, chunkBytes+64<<10), inflate: record.NewDecompressor(maxInflated)}
+}}
 
 // maxPooledBuffer bounds what the pool keeps.
 const maxPooledBuffer = 4 << 20
@@ -199,26 +212,24 @@ func (f *fetching) more() error {
 		return nil
 	}
 	before, bytesBefore := f.info.Records, f.info.Bytes
-	buf := readBuffers.Get().(*[]byte)
+	r := readers.Get().(*reader)
 	defer func() {
-		if cap(*buf) <= maxPooledBuffer {
-			readBuffers.Put(buf)
+		if cap(r.buf) <= maxPooledBuffer {
+			readers.Put(r)
 		}
 		f.topic.rates.out(f.info.Records-before, f.info.Bytes-bytesBefore)
 	}()
 	for f.info.NextOffset < limit && !f.full {
-		chunk, err := f.part.Read((*buf)[:0], f.info.NextOffset, limit, min(chunkBytes, f.req.MaxBytes-f.info.Bytes+4096))
+		chunk, err := f.part.Read(r.buf[:0], f.info.NextOffset, limit, min(chunkBytes, f.req.MaxBytes-f.info.Bytes+4096))
 		if err != nil {
 			return err
 		}
-		if cap(chunk) > cap(*buf) {
-			*buf = chunk
-		}
+		r.buf = chunk[:0]
 		if len(chunk) == 0 { // nothing is stored up to the limit
 			f.info.NextOffset = limit
 			return nil
 		}
-		if err := f.batches(chunk, limit); err != nil {
+		if err := f.batches(r, chunk, limit); err != nil {
 			return err
 		}
 	}
@@ -226,9 +237,9 @@ func (f *fetching) more() error {
 }
 
 // batches visits the records of stored batches from NextOffset on.
-func (f *fetching) batches(chunk []byte, limit model.Offset) error {
+func (f *fetching) batches(r *reader, chunk []byte, limit model.Offset) error {
 	for len(chunk) > 0 && !f.full {
-		batch, rest, err := record.ReadBatch(chunk)
+		batch, rest, err := record.ParseBatch(chunk)
 		if err == nil {
 			err = batch.VerifyCRC()
 		}
@@ -236,13 +247,13 @@ func (f *fetching) batches(chunk []byte, limit model.Offset) error {
 			return f.damaged(err)
 		}
 		chunk = rest
-		if !batch.IsControl() {
-			if err := f.records(batch, limit); err != nil {
+		if !batch.Header.Attributes.Has(record.AttrControl) {
+			if err := f.records(r, &batch, limit); err != nil {
 				return err
 			}
 		}
 		if !f.full {
-			f.info.NextOffset = max(f.info.NextOffset, min(batch.LastOffset()+1, limit))
+			f.info.NextOffset = max(f.info.NextOffset, min(batch.Header.NextOffset(), limit))
 		}
 	}
 	return nil
@@ -253,21 +264,13 @@ func (f *fetching) damaged(err error) error {
 		f.req.Partition, f.topic.name, f.info.NextOffset).WithCause(err)
 }
 
-func (f *fetching) records(batch record.Batch, limit model.Offset) error {
-	it, err := batch.Records(record.MaxInflated)
-	if err != nil {
+func (f *fetching) records(r *reader, batch *record.Batch, limit model.Offset) error {
+	if err := batch.Records(r.inflate, &r.it); err != nil {
 		return f.damaged(err)
 	}
-	defer it.Close()
-	logAppendTime := batch.LogAppendTime()
-	for {
-		rec, ok, err := it.Next()
-		if err != nil {
-			return f.damaged(err)
-		}
-		if !ok {
-			return nil
-		}
+	logAppendTime := batch.Header.Attributes.Has(record.AttrLogAppendTime)
+	for r.it.Next() {
+		rec := r.it.Record()
 		if rec.Offset < f.info.NextOffset {
 			continue
 		}
@@ -288,6 +291,10 @@ func (f *fetching) records(batch record.Batch, limit model.Offset) error {
 			return nil
 		}
 	}
+	if err := r.it.Err(); err != nil {
+		return f.damaged(err)
+	}
+	return nil
 }
 
 // StillAllowed tells whether a caller that was let in may go on: its token must not
@@ -298,8 +305,8 @@ func (b *Broker) StillAllowed(ctx context.Context, c Caller, op metadata.Operati
 			return err
 		}
 	}
-	if b.authorizer.Allowed(c.Principal, op, metadata.ResourceTopic, topic, c.Host) {
+	if b.authorizer.Allowed(c.Principal, auth.Access{Operation: op, Resource: metadata.ResourceTopic, Name: topic, Host: c.Host}) {
 		return nil
 	}
-	return b.authorizer.Authorize(ctx, c.Principal, op, metadata.ResourceTopic, topic, c.Host)
+	return b.authorizer.Authorize(ctx, c.Principal, auth.Access{Operation: op, Resource: metadata.ResourceTopic, Name: topic, Host: c.Host})
 }

@@ -2,7 +2,9 @@ package broker
 
 import (
 	"context"
+	"strconv"
 	"sync"
+	"tidewire/auth"
 	"time"
 
 	"tidewire/broker/partition"
@@ -73,7 +75,7 @@ var producePool = sync.Pool{New: func() any { return &produceCall{done: partitio
 // invalid-argument (no key in a compacted topic), invalid-timestamp, record-too-large,
 // storage-full, leader-unavailable, not-enough-replicas, timeout.
 func (b *Broker) Produce(ctx context.Context, c Caller, req *ProduceRequest, use func(*ProduceResult)) error {
-	if err := b.authorizer.Authorize(ctx, c.Principal, metadata.OpWrite, metadata.ResourceTopic, req.Topic, c.Host); err != nil {
+	if err := b.authorizer.Authorize(ctx, c.Principal, auth.Access{Operation: metadata.OpWrite, Resource: metadata.ResourceTopic, Name: req.Topic, Host: c.Host}); err != nil {
 		return err
 	}
 	t, err := b.topic(ctx, req.Topic)
@@ -119,7 +121,7 @@ func (b *Broker) prepare(call *produceCall, t *topic, req *ProduceRequest) error
 		if r.Key == nil && cfg.Compact {
 			return recordError(model.InvalidArgument, i, "/key", "a topic with cleanup.policy=compact takes no record without key")
 		}
-		if size := record.BatchOverhead + record.MaxRecordSize(r.Key, r.Value, r.Headers); size > cfg.MaxMessageBytes {
+		if size := record.HeaderSize + record.RecordSize(0, 0, r.Key, r.Value, r.Headers); size > cfg.MaxMessageBytes {
 			return recordError(model.RecordTooLarge, i, "", "record %d takes %d bytes, max.message.bytes is %d", i, size, cfg.MaxMessageBytes)
 		}
 		p, err := t.choose(r, to, n)
@@ -129,7 +131,7 @@ func (b *Broker) prepare(call *produceCall, t *topic, req *ProduceRequest) error
 		call.target[i] = p
 	}
 	if old > 0 {
-		call.result.Warning = b.warnOld(t, old)
+		call.result.Warning = b.warnOld(t, old, now)
 	}
 	call.group(parts)
 	return nil
@@ -149,6 +151,18 @@ func (t *topic) choose(r *record.Record, to *Routing, n int) (int32, error) {
 		return int32(PartitionForKey(r.Key, n)), nil
 	}
 	return int32(t.sticky.Load() % uint32(n)), nil
+}
+
+// warnInterval is how often one topic's old records are logged.
+const warnInterval = 60_000
+
+// warnOld says that records were accepted which retention may delete at once.
+func (b *Broker) warnOld(t *topic, n int, now int64) string {
+	t.rates.recordsOld.Add(int64(n))
+	if last := t.warned.Load(); now-last >= warnInterval && t.warned.CompareAndSwap(last, now) {
+		b.logger.Warn("records older than retention.ms were produced; retention may delete them soon", "topic", t.name, "records", n)
+	}
+	return strconv.Itoa(n) + " records are older than retention.ms and may be deleted soon"
 }
 
 func checkTimestamp(cfg *topicConfig, i int, ts, now int64) error {

@@ -13,6 +13,7 @@ import (
 type rates struct {
 	bytesIn, bytesOut     atomic.Int64 // of keys, values and header bytes, since the start
 	recordsIn, recordsOut atomic.Int64
+	recordsOld            atomic.Int64  // produced when they were already older than retention.ms
 	inPerS, outPerS       atomic.Uint64 // float64 bits
 	lastIn, lastOut       int64         // used by the rates goroutine alone
 }

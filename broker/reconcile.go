@@ -22,6 +22,11 @@ func (b *Broker) onChange(old, now *metadata.Image, d metadata.Delta) {
 			}
 		}
 	}
+	if d.ClusterConfig {
+		for t := range now.Topics("") {
+			b.pending[t.Name] = struct{}{}
+		}
+	}
 	b.mu.Unlock()
 	select {
 	case b.kick <- struct{}{}:

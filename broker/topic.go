@@ -83,17 +83,17 @@ func (t *topic) openLogs() []*log.Log {
 
 func configOf(c *metadata.TopicConfig) *topicConfig {
 	return &topicConfig{
-		MaxMessageBytes: c.MaxMessageBytes, MinInsyncReplicas: c.MinInsyncReplicas,
-		LogAppendTime: c.LogAppendTime(), Compact: c.Compact(), RetentionMs: c.RetentionMs,
+		MaxMessageBytes: int(c.MaxMessageBytes), MinInsyncReplicas: int(c.MinInsyncReplicas),
+		LogAppendTime: c.TimestampType == metadata.LogAppendTime, Compact: c.CleanupPolicy.Compact, RetentionMs: c.RetentionMs,
 		TimestampBeforeMaxMs: c.TimestampBeforeMaxMs, TimestampAfterMaxMs: c.TimestampAfterMaxMs,
 	}
 }
 
 func logConfigOf(c *metadata.TopicConfig) log.Config {
 	return log.Config{
-		SegmentBytes: c.SegmentBytes, SegmentMs: c.SegmentMs, IndexIntervalBytes: c.IndexIntervalBytes,
-		SegmentIndexBytes: c.SegmentIndexBytes, MaxMessageBytes: c.MaxMessageBytes,
-		LogAppendTime: c.LogAppendTime(), WriteCaching: c.WriteCaching,
+		SegmentBytes: c.SegmentBytes, SegmentMs: c.SegmentMs, IndexIntervalBytes: int(c.IndexIntervalBytes),
+		SegmentIndexBytes: int(c.SegmentIndexBytes), MaxMessageBytes: int(c.MaxMessageBytes),
+		LogAppendTime: c.TimestampType == metadata.LogAppendTime, WriteCaching: c.WriteCaching,
 	}
 }
 
@@ -102,7 +102,7 @@ func settingsOf(c *metadata.TopicConfig) partition.Settings {
 	if !ok { // "producer", "uncompressed": what HTTP clients send stays as it is
 		codec = record.None
 	}
-	return partition.Settings{MaxMessageBytes: c.MaxMessageBytes, MinInsyncReplicas: c.MinInsyncReplicas, Codec: codec}
+	return partition.Settings{MaxMessageBytes: int(c.MaxMessageBytes), MinInsyncReplicas: int(c.MinInsyncReplicas), Codec: codec}
 }
 
 func recordError(c model.Code, i int, part, format string, args ...any) error {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"strconv"
+	"tidewire/auth"
 
 	"tidewire/broker/partition"
 	"tidewire/cluster/metadata"
@@ -53,10 +54,10 @@ func (b *Broker) CreateTopic(ctx context.Context, c Caller, n NewTopic) (*metada
 }
 
 func (b *Broker) mayCreate(ctx context.Context, c Caller, name string) error {
-	if b.authorizer.Allowed(c.Principal, metadata.OpCreate, metadata.ResourceCluster, metadata.ClusterResource, c.Host) {
+	if b.authorizer.Allowed(c.Principal, auth.Access{Operation: metadata.OpCreate, Resource: metadata.ResourceCluster, Name: metadata.ClusterResource, Host: c.Host}) {
 		return nil
 	}
-	return b.authorizer.Authorize(ctx, c.Principal, metadata.OpCreate, metadata.ResourceTopic, name, c.Host)
+	return b.authorizer.Authorize(ctx, c.Principal, auth.Access{Operation: metadata.OpCreate, Resource: metadata.ResourceTopic, Name: name, Host: c.Host})
 }
 
 // newTopicID makes a random UUID (RFC 9562, version 4).
@@ -115,7 +116,7 @@ func propose[T any](ctx context.Context, m Metadata, cmd metadata.Command) (T, e
 // find authorises and then looks a topic up in the image; that it is unknown is
 // confirmed by a barrier.
 func (b *Broker) find(ctx context.Context, c Caller, op metadata.Operation, name string) (*metadata.Topic, error) {
-	if err := b.authorizer.Authorize(ctx, c.Principal, op, metadata.ResourceTopic, name, c.Host); err != nil {
+	if err := b.authorizer.Authorize(ctx, c.Principal, auth.Access{Operation: op, Resource: metadata.ResourceTopic, Name: name, Host: c.Host}); err != nil {
 		return nil, err
 	}
 	if t := b.meta.Image().Topic(name); t != nil {
@@ -307,7 +308,7 @@ func (b *Broker) VisibleTopics(c Caller, prefix string, internal bool) []*metada
 		if t.Internal && !internal {
 			continue
 		}
-		if b.authorizer.Allowed(c.Principal, metadata.OpDescribe, metadata.ResourceTopic, t.Name, c.Host) {
+		if b.authorizer.Allowed(c.Principal, auth.Access{Operation: metadata.OpDescribe, Resource: metadata.ResourceTopic, Name: t.Name, Host: c.Host}) {
 			out = append(out, t)
 		}
 	}
@@ -352,11 +353,16 @@ func (b *Broker) Offsets(ctx context.Context, c Caller, name string, at Position
 
 // MayDescribeCluster authorises reading about the cluster.
 func (b *Broker) MayDescribeCluster(ctx context.Context, c Caller) error {
-	return b.authorizer.Authorize(ctx, c.Principal, metadata.OpDescribe, metadata.ResourceCluster, metadata.ClusterResource, c.Host)
+	return b.authorizer.Authorize(ctx, c.Principal, auth.Access{Operation: metadata.OpDescribe, Resource: metadata.ResourceCluster, Name: metadata.ClusterResource, Host: c.Host})
 }
 
 // Allowed tells, without asking the quorum, whether the caller may do something; for
 // lists of actions.
 func (b *Broker) Allowed(c Caller, op metadata.Operation, rt metadata.ResourceType, name string) bool {
-	return b.authorizer.Allowed(c.Principal, op, rt, name, c.Host)
+	return b.authorizer.Allowed(c.Principal, auth.Access{Operation: op, Resource: rt, Name: name, Host: c.Host})
+}
+
+// MayDeleteTopic returns a topic that the caller may delete.
+func (b *Broker) MayDeleteTopic(ctx context.Context, c Caller, name string) (*metadata.Topic, error) {
+	return b.find(ctx, c, metadata.OpDelete, name)
 }

@@ -46,6 +46,8 @@ type Route struct {
 	MaxBody int64    // bytes; 0: 1 MiB
 	Accept  []string // media types of the answer; empty: application/json
 	Unbuilt Unbuilt
+	// Stream marks a WebSocket: it has no HEAD, and its handler looks at the query.
+	Stream bool
 }
 
 // Built reports whether the route does something yet.
@@ -66,12 +68,13 @@ func (r *Route) ginPath() string {
 	return strings.NewReplacer("{", ":", "}", "").Replace(r.Path)
 }
 
-// Register adds the routes to a router, GET ones for HEAD too.
-func (a *API) Register(router gin.IRoutes) {
-	for _, r := range a.Routes() {
+// Register adds the routes, and those of other doors that need the same checks, to a
+// router; GET ones for HEAD too.
+func (a *API) Register(router gin.IRoutes, more []*Route) {
+	for _, r := range slices.Concat(a.Routes(), more) {
 		h := a.serve(r)
 		router.Handle(r.Method, r.ginPath(), h)
-		if r.Method == http.MethodGet {
+		if r.Method == http.MethodGet && !r.Stream {
 			router.Handle(http.MethodHead, r.ginPath(), h)
 		}
 	}
@@ -102,8 +105,10 @@ func (a *API) run(c *Call) error {
 	if queryErr != nil {
 		return model.Invalid("query:", "the query is not validly encoded")
 	}
-	if err := checkQuery(c); err != nil {
-		return err
+	if !c.Route.Stream {
+		if err := checkQuery(c); err != nil {
+			return err
+		}
 	}
 	if err := c.decodePath(); err != nil {
 		return err
@@ -157,6 +162,12 @@ func bearer(c *Call) (string, error) {
 		return "", model.Errorf(model.Unauthenticated, "the Authorization header must be: Bearer <token>")
 	}
 	return strings.TrimSpace(v[len(scheme):]), nil
+}
+
+// Token is the bearer token of an authenticated call.
+func (c *Call) Token() string {
+	t, _ := bearer(c)
+	return t
 }
 
 // reverify checks a call's token again, for calls that last.
@@ -216,7 +227,7 @@ func checkContentEncoding(c *Call) error {
 // checkAccept answers 406 where no media type of the route is acceptable.
 func checkAccept(c *Call) error {
 	h := c.Request.Header["Accept"]
-	if len(h) == 0 {
+	if len(h) == 0 || c.Route.Stream {
 		return nil
 	}
 	types := c.Route.Accept

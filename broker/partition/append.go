@@ -46,10 +46,9 @@ func (p *Partition) admitLocked(s *Slice) error {
 func (p *Partition) joinLocked(s *Slice) bool {
 	size := 0
 	for _, i := range s.Select {
-		r := &s.Records[i]
-		size += record.MaxRecordSize(r.Key, r.Value, r.Headers)
+		size += sizeBound(&s.Records[i])
 	}
-	if record.BatchOverhead+size > p.settings.MaxMessageBytes {
+	if record.HeaderSize+size > p.settings.MaxMessageBytes {
 		return false
 	}
 	if len(p.open) > 0 && p.builder.Size()+size > p.settings.MaxMessageBytes {
@@ -69,6 +68,15 @@ func (p *Partition) joinLocked(s *Slice) bool {
 		p.sealLocked()
 	}
 	return true
+}
+
+// sizeBound is the most that a record can take in a batch, wherever it stands in it.
+func sizeBound(r *record.Record) int {
+	n := len(r.Key) + len(r.Value)
+	for i := range r.Headers {
+		n += len(r.Headers[i].Name) + len(r.Headers[i].Value)
+	}
+	return record.RecordSizeBound(n, len(r.Headers))
 }
 
 // sealLocked appends the open batch and answers or queues its slices.
@@ -99,8 +107,7 @@ func (p *Partition) appendLocked(s *Slice) {
 	p.builder.Reset()
 	for _, i := range s.Select {
 		r := &s.Records[i]
-		n := record.MaxRecordSize(r.Key, r.Value, r.Headers)
-		if p.builder.Count() > 0 && p.builder.Size()+n > p.settings.MaxMessageBytes {
+		if p.builder.Count() > 0 && p.builder.SizeWith(r.Timestamp, r.Key, r.Value, r.Headers) > p.settings.MaxMessageBytes {
 			b, err := p.builder.Finish(p.settings.Codec)
 			if err != nil {
 				s.finishLocked(err)

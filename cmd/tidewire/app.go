@@ -51,6 +51,7 @@ func (a *app) root() *cobra.Command {
 	root.SetOut(a.out)
 	root.SetErr(a.errOut)
 	root.AddCommand(a.clientCommands()...)
+	root.AddCommand(a.serverCommands()...)
 	return root
 }
 

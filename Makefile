@@ -1,0 +1,75 @@
+# Tidewire: everything a developer runs. `make help` lists the targets.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eo pipefail -c
+.DEFAULT_GOAL := help
+
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+DATA    ?= data
+
+GOLANGCI_LINT_VERSION := v2.15.0
+
+TOOLS := $(CURDIR)/.cache/bin
+LINT  := $(TOOLS)/golangci-lint-$(GOLANGCI_LINT_VERSION)
+
+# The work tree's state is not stamped into binaries: a build needs no git.
+GOBUILD := go build -buildvcs=false -ldflags '-X tidewire/internal/buildinfo.Version=$(VERSION)'
+
+.PHONY: help preflight run build ui generate generate-check fmt-check vet lint archtest unit check e2e test bench clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+preflight: ## name in one line what this machine lacks
+	@scripts/preflight
+
+run: build ## build a node and start it for development, with its data in ./data
+	@exec bin/tidewire serve --dev --data-dir $(DATA)
+
+build: preflight ## build bin/tidewire
+	@mkdir -p bin
+	$(GOBUILD) -o bin/tidewire ./cmd/tidewire
+
+ui: ## the console is the page in ui/placeholder, which needs no build
+	@ls ui/placeholder
+
+generate: preflight ## write the OpenAPI document from the annotated handlers
+	go generate ./openapi
+
+generate-check: generate ## fail when generating changes what is committed
+	@scripts/clean-after-generate openapi
+
+fmt-check:
+	@out=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$out" ]; then echo "run gofmt -w on:"; echo "$$out"; exit 1; fi
+
+vet:
+	go vet ./...
+
+$(LINT):
+	@mkdir -p $(TOOLS)
+	GOBIN=$(TOOLS) go install -buildvcs=false github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_LINT_VERSION)
+	@mv $(TOOLS)/golangci-lint $(LINT)
+
+lint: $(LINT) ## run golangci-lint, pinned
+	$(LINT) run ./...
+
+archtest: ## check imports, sizes, banned calls and words
+	go test ./internal/archtest
+
+# Everything but ./test, whose tests need a built node: see e2e.
+unit: ## run the unit tests with the race detector
+	go test -race -timeout 15m $$(go list ./... | grep -v '^tidewire/test/')
+
+check: preflight fmt-check vet archtest lint unit generate-check ## all that a change must pass before it is committed
+
+e2e: build ## run what needs a real node: the README's tour, the generated client
+	@scripts/install-test-packages
+	TIDEWIRE_BIN=$(CURDIR)/bin/tidewire go test -count=1 -timeout 15m ./test/...
+
+test: check e2e ## everything
+
+bench: preflight ## run the benchmarks of the hot paths
+	go test -run '^$$' -bench . -benchmem ./...
+
+clean: ## remove what was built; data stays
+	rm -rf bin dist .cache

@@ -1,0 +1,89 @@
+package rest
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"tidewire/auth"
+	"tidewire/broker"
+	"tidewire/cluster/metadata"
+	"tidewire/internal/model"
+)
+
+// Authorization is what REST asks itself: what is not about a topic's data.
+type Authorization interface {
+	Authorize(ctx context.Context, p *auth.Principal, q auth.Access) error
+	RequireAdmin(ctx context.Context, p *auth.Principal, what string) error
+}
+
+// Cluster is what REST asks of the cluster.
+type Cluster interface {
+	Image() *metadata.Image
+	Barrier(ctx context.Context) error
+	NodeID() model.BrokerID
+	Controller() (model.BrokerID, bool)
+}
+
+// Process is what REST tells about the node that runs it.
+type Process interface {
+	// Ready returns why the node does not serve yet; none means ready.
+	Ready() []string
+	DiskFree() (bytes int64, known bool)
+}
+
+// Config is what an API is made of.
+type Config struct {
+	Broker  *broker.Broker
+	Auth    *auth.Auth
+	Cluster Cluster
+	Process Process
+	Logger  *slog.Logger
+	Now     func() time.Time
+	Version string
+	// Prefix is the path prefix of all addresses, "" or "/x/y".
+	Prefix string
+	// Metrics answers /metrics.
+	Metrics http.Handler
+	// MetricsPublic serves /metrics without authentication.
+	MetricsPublic bool
+}
+
+// API is the REST door.
+type API struct {
+	broker         *broker.Broker
+	service        *auth.Service
+	tokens         *auth.Tokens
+	authz          Authorization
+	cluster        Cluster
+	process        Process
+	logger         *slog.Logger
+	now            func() time.Time
+	version        string
+	prefix         string
+	metricsPublic  bool
+	metricsHandler http.Handler
+}
+
+// New returns an API that serves nothing until Register.
+func New(c Config) *API {
+	return &API{
+		broker: c.Broker, service: c.Auth.Service, tokens: c.Auth.Tokens, authz: c.Auth.Authorizer,
+		cluster: c.Cluster, process: c.Process, logger: c.Logger, now: c.Now, version: c.Version,
+		prefix: c.Prefix, metricsPublic: c.MetricsPublic, metricsHandler: c.Metrics,
+	}
+}
+
+// Time is a point in time as answers give it: RFC 3339, UTC, milliseconds.
+type Time string
+
+func timeOf(t time.Time) Time { return Time(t.UTC().Format("2006-01-02T15:04:05.000Z")) }
+
+func timeOfMillis(m metadata.Millis) *Time {
+	if m == 0 {
+		return nil
+	}
+	t := timeOf(m.Time())
+	return &t
+}

@@ -1,0 +1,197 @@
+package rest
+
+import (
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"tidewire/api/recordjson"
+	"tidewire/broker"
+	"tidewire/internal/model"
+	"tidewire/storage/record"
+)
+
+// RecordView is a record as it is given out.
+type RecordView struct {
+	Topic         string       `json:"topic"`
+	Partition     int32        `json:"partition"`
+	Offset        int64        `json:"offset"`
+	Timestamp     int64        `json:"timestamp"` // milliseconds since 1970
+	TimestampType string       `json:"timestamp_type" enums:"CreateTime,LogAppendTime"`
+	Key           *string      `json:"key" extensions:"x-nullable"`
+	KeyEncoding   string       `json:"key_encoding" enums:"text,base64,json,null"`
+	Value         any          `json:"value"`
+	ValueEncoding string       `json:"value_encoding" enums:"text,base64,json,null"`
+	Headers       []HeaderView `json:"headers"`
+}
+
+// HeaderView is one header of a record.
+type HeaderView struct {
+	Name     string `json:"name"`
+	Value    any    `json:"value"`
+	Encoding string `json:"encoding" enums:"text,base64,json,null"`
+	// base64 where the name is not valid UTF-8 and is given so; else absent.
+	NameEncoding string `json:"name_encoding" extensions:"x-omittable"`
+}
+
+// FetchAnswer is what a fetch of one partition gives.
+type FetchAnswer struct {
+	Records          []RecordView `json:"records"`
+	NextOffset       int64        `json:"next_offset"`
+	HighWatermark    int64        `json:"high_watermark"`
+	LastStableOffset int64        `json:"last_stable_offset"`
+	LogStartOffset   int64        `json:"log_start_offset"`
+}
+
+var fetchQuery = []string{
+	"offset", "timestamp", "max_records", "max_bytes", "min_bytes", "wait_ms", "isolation",
+	"encoding", "key_encoding", "header_encoding",
+}
+
+// answers are the buffers of fetch answers.
+var answers = sync.Pool{New: func() any { b := make([]byte, 0, 64<<10); return &b }}
+
+// maxPooledAnswer bounds what the pool keeps.
+const maxPooledAnswer = 4 << 20
+
+// fetchRecords reads records of one partition.
+//
+//	@ID				fetch
+//	@Summary		Read records of one partition
+//	@Description	With wait_ms it waits until min_bytes are there (long poll).
+//	@Tags			Records
+//	@Param			topic			path		string	true	"topic"
+//	@Param			partition		path		int		true	"partition"	minimum(0)
+//	@Param			offset			query		string	false	"where to begin: an offset, earliest or latest; this or timestamp is needed"
+//	@Param			timestamp		query		int		false	"begin at the first record whose timestamp is at least this, in milliseconds"	minimum(0)
+//	@Param			max_records		query		int		false	"most records"	minimum(1)	maximum(10000)	default(500)
+//	@Param			max_bytes		query		int		false	"most bytes of keys, values and headers; the first record always comes"	minimum(1)	maximum(67108864)	default(1048576)
+//	@Param			min_bytes		query		int		false	"a waiting read answers with so many"	minimum(1)	maximum(67108864)	default(1)
+//	@Param			wait_ms			query		int		false	"how long to wait for records"	minimum(0)	maximum(60000)	default(0)
+//	@Param			isolation		query		string	false	"which records are seen"	Enums(read_committed, read_uncommitted)	default(read_committed)
+//	@Param			encoding		query		string	false	"how values are given"	Enums(auto, json, text, base64)	default(auto)
+//	@Param			key_encoding	query		string	false	"how keys are given"	Enums(auto, json, text, base64)	default(auto)
+//	@Param			header_encoding	query		string	false	"how header values are given"	Enums(auto, json, text, base64)	default(auto)
+//	@Success		200				{object}	FetchAnswer
+//	@Router			/v1/topics/{topic}/partitions/{partition}/records [get]
+//	@x-errors		["unknown-topic","unknown-partition","offset-out-of-range","leader-unavailable","storage-error"]
+func (a *API) fetchRecords(c *Call) error {
+	req, enc, err := a.fetchRequest(c)
+	if err != nil {
+		return err
+	}
+	buf := answers.Get().(*[]byte)
+	b := append((*buf)[:0], `{"records":[`...)
+	defer func() {
+		if cap(b) <= maxPooledAnswer {
+			*buf = b
+			answers.Put(buf)
+		}
+	}()
+	meta := recordjson.Meta{Topic: req.Topic, Partition: req.Partition}
+	info, err := a.broker.Fetch(c.Request.Context(), c.Caller(), req, func(r *record.Record, logAppendTime bool) {
+		if b[len(b)-1] != '[' {
+			b = append(b, ',')
+		}
+		meta.LogAppendTime = logAppendTime
+		b = recordjson.AppendRecord(b, &meta, r, enc)
+	})
+	if err != nil {
+		return err
+	}
+	b = append(b, `],"next_offset":`...)
+	b = strconv.AppendInt(b, int64(info.NextOffset), 10)
+	b = append(b, `,"high_watermark":`...)
+	b = strconv.AppendInt(b, int64(info.HighWatermark), 10)
+	b = append(b, `,"last_stable_offset":`...)
+	b = strconv.AppendInt(b, int64(info.LastStable), 10)
+	b = append(b, `,"log_start_offset":`...)
+	b = strconv.AppendInt(b, int64(info.LogStart), 10)
+	b = append(b, "}\n"...)
+	c.bytes(http.StatusOK, "application/json", b)
+	return nil
+}
+
+func (a *API) fetchRequest(c *Call) (*broker.FetchRequest, recordjson.Encodings, error) {
+	req := &broker.FetchRequest{Topic: c.PathValue("topic")}
+	var enc recordjson.Encodings
+	var err error
+	if req.Partition, err = c.pathPartition(); err != nil {
+		return nil, enc, err
+	}
+	if req.From, err = fetchPosition(c); err != nil {
+		return nil, enc, err
+	}
+	if req.Isolation, err = isolation(c); err != nil {
+		return nil, enc, err
+	}
+	var wait, records, bytes, least int64
+	for _, p := range []struct {
+		name string
+		into *int64
+		r    intRange
+	}{
+		{"max_records", &records, intRange{500, 1, 10_000}},
+		{"max_bytes", &bytes, intRange{1 << 20, 1, 64 << 20}},
+		{"min_bytes", &least, intRange{1, 1, 64 << 20}},
+		{"wait_ms", &wait, intRange{0, 0, 60_000}},
+	} {
+		if *p.into, err = c.queryInt(p.name, p.r); err != nil {
+			return nil, enc, err
+		}
+	}
+	req.MaxRecords, req.MaxBytes, req.MinBytes = int(records), int(bytes), int(least)
+	req.Wait = time.Duration(wait) * time.Millisecond
+	enc, err = encodings(c)
+	return req, enc, err
+}
+
+func fetchPosition(c *Call) (broker.Position, error) {
+	off, hasOffset := c.only("offset")
+	_, hasTime := c.only("timestamp")
+	switch {
+	case hasOffset == hasTime:
+		return broker.Position{}, model.Invalid("query:offset", "give offset or timestamp, one of them")
+	case hasTime:
+		ms, err := c.queryInt("timestamp", intRange{0, 0, 1<<63 - 1})
+		return broker.Position{Kind: broker.AtTime, Value: ms}, err
+	case off == "earliest":
+		return broker.Position{Kind: broker.Earliest}, nil
+	case off == "latest":
+		return broker.Position{Kind: broker.Latest}, nil
+	}
+	n, err := strconv.ParseInt(off, 10, 64)
+	if err != nil || n < 0 {
+		return broker.Position{}, model.Invalid("query:offset", "offset is a whole number from 0, earliest or latest, not %q", off)
+	}
+	return broker.Position{Kind: broker.AtOffset, Value: n}, nil
+}
+
+func isolation(c *Call) (broker.Isolation, error) {
+	switch s, ok := c.only("isolation"); {
+	case !ok || s == "read_committed":
+		return broker.ReadCommitted, nil
+	case s == "read_uncommitted":
+		return broker.ReadUncommitted, nil
+	default:
+		return 0, model.Invalid("query:isolation", "isolation is read_committed or read_uncommitted, not %q", s)
+	}
+}
+
+func encodings(c *Call) (recordjson.Encodings, error) {
+	var enc recordjson.Encodings
+	for _, p := range []struct {
+		name string
+		into *recordjson.Encoding
+	}{{"encoding", &enc.Value}, {"key_encoding", &enc.Key}, {"header_encoding", &enc.Header}} {
+		s, ok := c.only(p.name)
+		if !ok {
+			continue
+		}
+		if *p.into, ok = recordjson.ParseEncoding(s); !ok {
+			return enc, model.Invalid("query:"+p.name, "%s is auto, json, text or base64, not %q", p.name, s)
+		}
+	}
+	return enc, nil
+}

@@ -1,0 +1,216 @@
+package rest
+
+import (
+	"cmp"
+	"encoding/base64"
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strings"
+
+	"tidewire/internal/model"
+)
+
+// listQuery is the parameters that every list takes.
+var listQuery = []string{"limit", "page_token", "prefix", "q", "sort", "fields"}
+
+// Page is one page of a list.
+type Page[T any] struct {
+	Items         []T     `json:"items"`
+	NextPageToken *string `json:"next_page_token" extensions:"x-nullable"`
+	Total         int     `json:"total"` // of all pages, after prefix and q
+}
+
+// listing describes how items of type T are listed as views of type V.
+type listing[T, V any] struct {
+	name func(T) string
+	// sorts holds what may be sorted by besides the name; a key is a string or a
+	// float64, the same type for all items.
+	sorts map[string]func(T) any
+	by    string // what the name is called in sort and in views
+	view  func(T) V
+	// unique tells items of one name apart; nil where names are unique.
+	unique func(T) string
+}
+
+// pageToken is where the next page goes on: behind the item of this key and name, in
+// the order and under the filter that the first page had.
+type pageToken struct {
+	Sort   string `json:"s"`
+	Prefix string `json:"p,omitempty"`
+	Q      string `json:"q,omitempty"`
+	Key    any    `json:"k"`
+	Name   string `json:"n"`
+}
+
+type keyed[T any] struct {
+	item T
+	name string
+	key  any
+}
+
+// serve answers with the page that the query asks for.
+func (l *listing[T, V]) serve(c *Call, items []T) error {
+	limit, err := c.queryInt("limit", intRange{100, 1, 1000})
+	if err != nil {
+		return err
+	}
+	want, key, descending, err := l.order(c)
+	if err != nil {
+		return err
+	}
+	found := l.filter(items, want, key)
+	slices.SortFunc(found, func(a, b keyed[T]) int { return compareKeyed(a.key, a.name, b.key, b.name, descending) })
+	rest, err := l.after(c, found, want, descending)
+	if err != nil {
+		return err
+	}
+	page := Page[any]{Items: []any{}, Total: len(found)}
+	fields, err := l.fields(c)
+	if err != nil {
+		return err
+	}
+	for i, k := range rest {
+		if i == int(limit) {
+			want.Key, want.Name = rest[i-1].key, rest[i-1].name
+			page.NextPageToken, err = want.encode()
+			if err != nil {
+				return err
+			}
+			break
+		}
+		v, err := project(l.view(k.item), fields)
+		if err != nil {
+			return err
+		}
+		page.Items = append(page.Items, v)
+	}
+	return c.JSON(http.StatusOK, page)
+}
+
+func (l *listing[T, V]) order(c *Call) (want pageToken, key func(T) any, descending bool, err error) {
+	want.Sort, _ = c.only("sort")
+	want.Prefix, _ = c.only("prefix")
+	want.Q, _ = c.only("q")
+	name, descending := strings.CutPrefix(want.Sort, "-")
+	if name == "" && want.Sort == "" || name == l.by {
+		return want, func(T) any { return "" }, descending, nil
+	}
+	key, ok := l.sorts[name]
+	if !ok {
+		return want, nil, false, model.Invalid("query:sort", "this list cannot be sorted by %q", name)
+	}
+	return want, key, descending, nil
+}
+
+func (l *listing[T, V]) filter(items []T, want pageToken, key func(T) any) []keyed[T] {
+	q := strings.ToLower(want.Q)
+	found := make([]keyed[T], 0, len(items))
+	for _, it := range items {
+		name := l.name(it)
+		if strings.HasPrefix(name, want.Prefix) && (q == "" || strings.Contains(strings.ToLower(name), q)) {
+			found = append(found, keyed[T]{it, l.tie(it, name), key(it)})
+		}
+	}
+	return found
+}
+
+// tie is what orders items of one key.
+func (l *listing[T, V]) tie(it T, name string) string {
+	if l.unique == nil {
+		return name
+	}
+	return name + "\x00" + l.unique(it)
+}
+
+// compareKeyed orders by key and then by name, which is unique.
+func compareKeyed(ak any, an string, bk any, bn string, descending bool) int {
+	order := cmp.Compare(an, bn)
+	switch a := ak.(type) {
+	case float64:
+		b, _ := bk.(float64)
+		order = cmp.Or(cmp.Compare(a, b), order)
+	case string:
+		b, _ := bk.(string)
+		order = cmp.Or(cmp.Compare(a, b), order)
+	}
+	if descending {
+		return -order
+	}
+	return order
+}
+
+func (l *listing[T, V]) after(c *Call, found []keyed[T], want pageToken, descending bool) ([]keyed[T], error) {
+	s, ok := c.only("page_token")
+	if !ok {
+		return found, nil
+	}
+	var t pageToken
+	raw, err := base64.RawURLEncoding.DecodeString(s)
+	if err != nil || json.Unmarshal(raw, &t) != nil {
+		return nil, model.Invalid("query:page_token", "this is not a page token that a list has given")
+	}
+	if t.Sort != want.Sort || t.Prefix != want.Prefix || t.Q != want.Q {
+		return nil, model.Invalid("query:page_token", "the page token belongs to a list with other sort, prefix or q")
+	}
+	i, exact := slices.BinarySearchFunc(found, t, func(k keyed[T], t pageToken) int {
+		return compareKeyed(k.key, k.name, t.Key, t.Name, descending)
+	})
+	if exact {
+		i++
+	}
+	return found[i:], nil
+}
+
+func (t pageToken) encode() (*string, error) {
+	b, err := json.Marshal(t)
+	if err != nil {
+		return nil, err
+	}
+	s := base64.RawURLEncoding.EncodeToString(b)
+	return &s, nil
+}
+
+func (l *listing[T, V]) fields(c *Call) ([]string, error) {
+	s, ok := c.only("fields")
+	if !ok {
+		return nil, nil
+	}
+	var zero V
+	known, err := members(zero)
+	if err != nil {
+		return nil, err
+	}
+	names := strings.Split(s, ",")
+	for _, n := range names {
+		if _, ok := known[n]; !ok {
+			return nil, model.Invalid("query:fields", "items have no field %q", n)
+		}
+	}
+	return names, nil
+}
+
+func members(v any) (map[string]json.RawMessage, error) {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return nil, err
+	}
+	var m map[string]json.RawMessage
+	return m, json.Unmarshal(b, &m)
+}
+
+// project leaves only the named fields of a view; all without names.
+func project(v any, fields []string) (any, error) {
+	if fields == nil {
+		return v, nil
+	}
+	m, err := members(v)
+	if err != nil {
+		return nil, err
+	}
+	out := make(map[string]json.RawMessage, len(fields))
+	for _, f := range fields {
+		out[f] = m[f]
+	}
+	return out, nil
+}

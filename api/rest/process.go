@@ -1,0 +1,139 @@
+package rest
+
+import (
+	"tidewire/auth"
+	"net/http"
+
+	"tidewire/api/recordjson"
+	"tidewire/broker"
+	"tidewire/cluster/metadata"
+	"tidewire/internal/model"
+	"tidewire/openapi"
+)
+
+// Health says that the process runs.
+type Health struct {
+	Status string `json:"status" enums:"ok"`
+}
+
+// Readiness says whether the node serves.
+type Readiness struct {
+	Ready   bool     `json:"ready"`
+	Reasons []string `json:"reasons"` // why not; empty when ready
+}
+
+// Info is what a client may want to know of the node.
+type Info struct {
+	Version    string   `json:"version"`
+	ServerTime Time     `json:"server_time" swaggertype:"string" format:"date-time"`
+	Limits     Limits   `json:"limits"`
+	Features   []string `json:"features"` // what this version has, by name
+}
+
+// Limits are the largest values that the node takes.
+type Limits struct {
+	MaxRequestBytes      int64 `json:"max_request_bytes"`
+	MaxRecordsPerRequest int   `json:"max_records_per_request"`
+	MaxFetchRecords      int   `json:"max_fetch_records"`
+	MaxFetchBytes        int   `json:"max_fetch_bytes"`
+	MaxWaitMs            int   `json:"max_wait_ms"`
+	MaxPartitions        int   `json:"max_partitions"`
+	MaxJSONDepth         int   `json:"max_json_depth"`
+}
+
+// features names what is built, so that clients need not guess by version.
+var features = []string{"rest-produce-json", "rest-produce-raw", "rest-fetch-json", "long-poll", "websocket-reader", "acls"}
+
+// health tells that the process runs.
+//
+//	@ID			healthz
+//	@Summary	Liveness
+//	@Tags		Process
+//	@Success	200	{object}	Health
+//	@Router		/healthz [get]
+//	@x-public	true
+func (a *API) health(c *Call) error { return c.JSON(http.StatusOK, Health{"ok"}) }
+
+// ready tells whether the node serves: recovered, registered, its coordinators loaded,
+// and not about to stop.
+//
+//	@ID			readyz
+//	@Summary	Readiness
+//	@Tags		Process
+//	@Success	200	{object}	Readiness
+//	@Router		/readyz [get]
+//	@x-public	true
+//	@x-errors	["leader-unavailable"]
+func (a *API) ready(c *Call) error {
+	reasons := append([]string{}, a.process.Ready()...)
+	if len(reasons) > 0 {
+		return model.Errorf(model.LeaderUnavailable, "the node is not ready: %s", reasons[0]).
+			WithExtra("ready", false).WithExtra("reasons", reasons)
+	}
+	return c.JSON(http.StatusOK, Readiness{Ready: true, Reasons: reasons})
+}
+
+// info tells about the node and its limits.
+//
+//	@ID			info
+//	@Summary	Version, time, limits and features
+//	@Tags		Process
+//	@Success	200	{object}	Info
+//	@Router		/v1/info [get]
+func (a *API) info(c *Call) error {
+	return c.JSON(http.StatusOK, Info{
+		Version: a.version, ServerTime: timeOf(a.now()), Features: features,
+		Limits: Limits{
+			MaxRequestBytes: maxProduceBody, MaxRecordsPerRequest: recordjson.MaxRecords, MaxFetchRecords: 10_000,
+			MaxFetchBytes: 64 << 20, MaxWaitMs: 60_000, MaxPartitions: broker.MaxPartitions, MaxJSONDepth: maxDepth,
+		},
+	})
+}
+
+// metrics gives the node's metrics in the text format of Prometheus. It takes describe
+// on the cluster unless the node was started with --metrics-public or --dev.
+//
+//	@ID			metrics
+//	@Summary	Metrics
+//	@Tags		Process
+//	@Produce	plain
+//	@Success	200	{string}	string	"metrics"
+//	@Router		/metrics [get]
+//	@x-content	{"response":{"200":{"text/plain":"text"}}}
+func (a *API) metrics(c *Call) error {
+	if !a.metricsPublic {
+		err := a.authz.Authorize(c.Request.Context(), c.Principal, auth.Access{Operation: metadata.OpDescribe, Resource: metadata.ResourceCluster, Name: metadata.ClusterResource, Host: c.ClientIP()})
+		if err != nil {
+			return err
+		}
+	}
+	a.metricsHandler.ServeHTTP(c.Writer, c.Request)
+	return nil
+}
+
+// openapiJSON gives this document.
+//
+//	@ID			openapiJSON
+//	@Summary	The OpenAPI document
+//	@Tags		Process
+//	@Success	200	{object}	object
+//	@Router		/openapi.json [get]
+//	@x-public	true
+func (a *API) openapiJSON(c *Call) error {
+	c.bytes(http.StatusOK, "application/json", openapi.JSON())
+	return nil
+}
+
+// openapiYAML gives this document as YAML.
+//
+//	@ID			openapiYAML
+//	@Summary	The OpenAPI document as YAML
+//	@Tags		Process
+//	@Success	200	{string}	string
+//	@Router		/openapi.yaml [get]
+//	@x-public	true
+//	@x-content	{"response":{"200":{"application/yaml":"text"}}}
+func (a *API) openapiYAML(c *Call) error {
+	c.bytes(http.StatusOK, "application/yaml", openapi.YAML())
+	return nil
+}

@@ -1,0 +1,338 @@
+package rest
+
+import (
+	"encoding/json"
+	"mime"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"tidewire/api/problem"
+	"tidewire/api/recordjson"
+	"tidewire/broker"
+	"tidewire/broker/partition"
+	"tidewire/internal/model"
+	"tidewire/storage/record"
+)
+
+// maxProduceBody is the largest JSON produce body, or single value.
+const maxProduceBody = 64 << 20
+
+// RecordInput is one record of a produce request. A record as fetch gives it is
+// accepted: topic, offset and timestamp_type are ignored.
+type RecordInput struct {
+	// A string is stored as its UTF-8 bytes, null or absent as null.
+	Key any `json:"key"`
+	// A string is stored as its UTF-8 bytes, null or absent as null (a tombstone), any
+	// other JSON value as the exact bytes of its text.
+	Value any `json:"value"`
+	// A list of {name, value, encoding?}, or an object {name: value}.
+	Headers       any     `json:"headers"`
+	Partition     *int32  `json:"partition" minimum:"0" extensions:"x-nullable"`
+	PartitionKey  *string `json:"partition_key" extensions:"x-nullable"`
+	Timestamp     *int64  `json:"timestamp" minimum:"0" extensions:"x-nullable"` // milliseconds since 1970
+	KeyEncoding   *string `json:"key_encoding" enums:"text,json,base64,null" extensions:"x-nullable"`
+	ValueEncoding *string `json:"value_encoding" enums:"text,json,base64,null" extensions:"x-nullable"`
+	Topic         *string `json:"topic" extensions:"x-nullable"`          // ignored
+	Offset        *int64  `json:"offset" extensions:"x-nullable"`         // ignored
+	TimestampType *string `json:"timestamp_type" extensions:"x-nullable"` // ignored
+}
+
+// ProduceRequest is the JSON body of a produce call.
+type ProduceRequest struct {
+	Records []RecordInput `json:"records" binding:"required" minItems:"1" maxItems:"1000000"`
+}
+
+// ProduceAnswer has one result a record, in request order.
+type ProduceAnswer struct {
+	Results []ProduceResult `json:"results"`
+}
+
+// ProduceResult is where a record was stored, or the problem why it was not.
+type ProduceResult struct {
+	Partition int32            `json:"partition" extensions:"x-omittable"`
+	Offset    int64            `json:"offset" extensions:"x-omittable"`
+	Timestamp int64            `json:"timestamp" extensions:"x-omittable"` // milliseconds since 1970
+	Problem   *problem.Problem `json:"problem" extensions:"x-omittable"`
+}
+
+// Accepted is the answer under acks=none.
+type Accepted struct {
+	Accepted int `json:"accepted"`
+}
+
+// produceScratch is the memory of one produce call; it is pooled.
+type produceScratch struct {
+	req     broker.ProduceRequest
+	records []record.Record
+	routing []broker.Routing
+	answer  []byte
+}
+
+var produceScratches = sync.Pool{New: func() any { return new(produceScratch) }}
+
+var requests recordjson.Pool
+
+// produceRecords stores records in the partitions that their keys choose.
+//
+//	@ID				produce
+//	@Summary		Store records
+//	@Description	Takes a JSON list of records, or any other body as the value of one record. 207 when partitions ended differently.
+//	@Tags			Records
+//	@Accept			json
+//	@Param			topic				path		string			true	"topic"
+//	@Param			acks				query		string			false	"when to answer"	Enums(all, leader, none, -1, 1, 0)	default(all)
+//	@Param			timeout_ms			query		int				false	"how long acks=all may take"	minimum(1)	maximum(600000)	default(30000)
+//	@Param			key					query		string			false	"raw body: the record's key"
+//	@Param			key_encoding		query		string			false	"raw body: how key is given"	Enums(text, base64)
+//	@Param			partition			query		int				false	"raw body: the partition"	minimum(0)
+//	@Param			timestamp			query		int				false	"raw body: the record's timestamp in milliseconds"	minimum(0)
+//	@Param			null				query		string			false	"raw body: value stores a tombstone"	Enums(value)
+//	@Param			Tidewire-Key		header		string			false	"raw body: the record's key as text"
+//	@Param			body				body		ProduceRequest	true	"records"
+//	@Success		200					{object}	ProduceAnswer
+//	@Header			200					{string}	Tidewire-Acks	"the level used"
+//	@Header			200					{string}	Tidewire-Warning	"what the producer should know"
+//	@Success		202					{object}	Accepted	"acks=none"
+//	@Success		207					{object}	ProduceAnswer	"partitions ended differently"
+//	@Router			/v1/topics/{topic}/records [post]
+//	@x-content		{"request":{"application/octet-stream":"binary","text/plain":"text"}}
+//	@x-errors		["unknown-topic","unknown-partition","record-too-large","invalid-timestamp","leader-unavailable","not-enough-replicas","not-enough-replicas-after-append","storage-full","storage-error","timeout"]
+func (a *API) produceRecords(c *Call) error { return a.produce(c, nil) }
+
+// producePartition stores records in one partition.
+//
+//	@ID				producePartition
+//	@Summary		Store records in one partition
+//	@Description	As produce; a partition in a record must be the same.
+//	@Tags			Records
+//	@Accept			json
+//	@Param			topic				path		string			true	"topic"
+//	@Param			partition			path		int				true	"partition"	minimum(0)
+//	@Param			acks				query		string			false	"when to answer"	Enums(all, leader, none, -1, 1, 0)	default(all)
+//	@Param			timeout_ms			query		int				false	"how long acks=all may take"	minimum(1)	maximum(600000)	default(30000)
+//	@Param			key					query		string			false	"raw body: the record's key"
+//	@Param			key_encoding		query		string			false	"raw body: how key is given"	Enums(text, base64)
+//	@Param			timestamp			query		int				false	"raw body: the record's timestamp in milliseconds"	minimum(0)
+//	@Param			null				query		string			false	"raw body: value stores a tombstone"	Enums(value)
+//	@Param			Tidewire-Key		header		string			false	"raw body: the record's key as text"
+//	@Param			body				body		ProduceRequest	true	"records"
+//	@Success		200					{object}	ProduceAnswer
+//	@Header			200					{string}	Tidewire-Acks	"the level used"
+//	@Header			200					{string}	Tidewire-Warning	"what the producer should know"
+//	@Success		202					{object}	Accepted	"acks=none"
+//	@Success		207					{object}	ProduceAnswer	"records ended differently"
+//	@Router			/v1/topics/{topic}/partitions/{partition}/records [post]
+//	@x-content		{"request":{"application/octet-stream":"binary","text/plain":"text"}}
+//	@x-errors		["unknown-topic","unknown-partition","record-too-large","invalid-timestamp","leader-unavailable","not-enough-replicas","not-enough-replicas-after-append","storage-full","storage-error","timeout"]
+func (a *API) producePartition(c *Call) error {
+	p, err := c.pathPartition()
+	if err != nil {
+		return err
+	}
+	return a.produce(c, &p)
+}
+
+// pathPartition reads the partition of the path; a number below 0 or none is a 422.
+func (c *Call) pathPartition() (model.PartitionID, error) {
+	s := c.PathValue("partition")
+	n, err := strconv.ParseInt(s, 10, 32)
+	if err != nil || n < 0 {
+		return 0, model.Invalid("path:partition", "a partition is a whole number from 0, not %q", s)
+	}
+	return model.PartitionID(n), nil
+}
+
+func (a *API) produce(c *Call, path *model.PartitionID) error {
+	isJSON, err := produceMedia(c)
+	if err != nil {
+		return err
+	}
+	s := produceScratches.Get().(*produceScratch)
+	defer s.release()
+	s.req.Topic = c.PathValue("topic")
+	if s.req.Acks, s.req.Timeout, err = produceLevel(c); err != nil {
+		return err
+	}
+	if err := checkRawParameters(c, isJSON); err != nil {
+		return err
+	}
+	return c.readBody(func(body []byte) error {
+		if !isJSON {
+			if err := s.rawRecord(c, body, path); err != nil {
+				return err
+			}
+			return a.submit(c, s)
+		}
+		r := requests.Get()
+		defer requests.Put(r)
+		if err := r.Decode(body); err != nil {
+			return err
+		}
+		if err := s.take(r.Records, path); err != nil {
+			return err
+		}
+		return a.submit(c, s)
+	})
+}
+
+// produceMedia tells JSON from a raw body. Without a type, and for what browsers' forms
+// send, it asks the client to say what it means.
+func produceMedia(c *Call) (isJSON bool, err error) {
+	ct := c.Request.Header.Get("Content-Type")
+	if ct == "application/json" {
+		return true, nil
+	}
+	mt, _, err := mime.ParseMediaType(ct)
+	switch {
+	case ct == "" || err != nil || !strings.Contains(mt, "/"):
+		return false, model.Errorf(model.UnsupportedMediaType, "a Content-Type is needed: application/json for records, any other, such as application/octet-stream, for one record's value")
+	case mt == "application/x-www-form-urlencoded" || strings.HasPrefix(mt, "multipart/"):
+		return false, model.Errorf(model.UnsupportedMediaType, "%s is not taken as a record; with curl, give -H 'Content-Type: application/json', or another type for one record's value", mt)
+	case mt == "application/json":
+		return true, requireJSON(c.Request.Header)
+	}
+	return false, nil
+}
+
+// rawParameters are those that only a raw body knows.
+var rawParameters = []string{"key", "key_encoding", "partition", "timestamp", "null"}
+
+func checkRawParameters(c *Call, isJSON bool) error {
+	if !isJSON || len(c.query) == 0 {
+		return nil
+	}
+	for _, name := range rawParameters {
+		if c.query.Has(name) {
+			return model.Invalid("query:"+name, "%s belongs to a raw body; in JSON it is a member of the record", name)
+		}
+	}
+	return nil
+}
+
+func produceLevel(c *Call) (partition.Acks, time.Duration, error) {
+	acks := partition.AcksAll
+	switch s, ok := c.only("acks"); {
+	case !ok || s == "all" || s == "-1":
+	case s == "leader" || s == "1":
+		acks = partition.AcksLeader
+	case s == "none" || s == "0":
+		acks = partition.AcksNone
+	default:
+		return 0, 0, model.Invalid("query:acks", "acks is all, leader or none, not %q", s)
+	}
+	ms, err := c.queryInt("timeout_ms", intRange{30_000, 1, 600_000})
+	return acks, time.Duration(ms) * time.Millisecond, err
+}
+
+// take copies decoded records into the request's shape.
+func (s *produceScratch) take(recs []recordjson.Rec, path *model.PartitionID) error {
+	s.records, s.routing = s.records[:0], s.routing[:0]
+	for i := range recs {
+		r := &recs[i]
+		to := broker.Routing{
+			Partition: r.Partition, HasPartition: r.HasPartition,
+			PartitionKey: r.PartitionKey, HasPartitionKey: r.HasPartitionKey,
+		}
+		if path != nil {
+			if r.HasPartition && r.Partition != *path {
+				return model.Invalid("/records/"+strconv.Itoa(i)+"/partition", "partition %d is not the path's partition %d", r.Partition, *path)
+			}
+			to.Partition, to.HasPartition = *path, true
+		}
+		ts := broker.NoTimestamp
+		if r.HasTimestamp {
+			ts = r.Timestamp
+		}
+		s.records = append(s.records, record.Record{Timestamp: ts, Key: r.Key, Value: r.Value, Headers: r.Headers})
+		s.routing = append(s.routing, to)
+	}
+	return nil
+}
+
+func (a *API) submit(c *Call, s *produceScratch) error {
+	s.req.Records, s.req.Routing = s.records, s.routing
+	var failure error
+	err := a.broker.Produce(c.Request.Context(), c.Caller(), &s.req, func(res *broker.ProduceResult) {
+		failure = a.answerProduce(c, s, res)
+	})
+	if err != nil {
+		return err
+	}
+	return failure
+}
+
+var acksNames = map[partition.Acks]string{partition.AcksAll: "all", partition.AcksLeader: "leader", partition.AcksNone: "none"}
+
+func (a *API) answerProduce(c *Call, s *produceScratch, res *broker.ProduceResult) error {
+	c.Writer.Header()["Tidewire-Acks"] = []string{acksNames[s.req.Acks]}
+	if res.Warning != "" {
+		c.Header("Tidewire-Warning", res.Warning)
+	}
+	if res.Failed == len(res.Results) {
+		if e := commonFailure(res.Results); e != nil && s.req.Acks != partition.AcksNone {
+			return e
+		}
+	}
+	if s.req.Acks == partition.AcksNone {
+		return c.JSON(http.StatusAccepted, Accepted{len(res.Results)})
+	}
+	status := http.StatusOK
+	b := append(s.answer[:0], `{"results":[`...)
+	for i := range res.Results {
+		r := &res.Results[i]
+		if i > 0 {
+			b = append(b, ',')
+		}
+		if r.Err == nil {
+			b = recordjson.AppendResult(b, r.Partition, r.Offset, r.Timestamp)
+			continue
+		}
+		status = http.StatusMultiStatus
+		p, err := json.Marshal(ProduceResult{Problem: new(problem.Of(r.Err, c.occurrence()))}.failed())
+		if err != nil {
+			return err
+		}
+		b = append(b, p...)
+	}
+	s.answer = append(b, "]}\n"...)
+	c.bytes(status, "application/json", s.answer)
+	return nil
+}
+
+// failed is the form of a result that has a problem and nothing else.
+func (r ProduceResult) failed() any {
+	return struct {
+		Problem *problem.Problem `json:"problem"`
+	}{r.Problem}
+}
+
+// commonFailure is the one error of all results, or nil where their codes differ.
+func commonFailure(results []broker.RecordResult) error {
+	if len(results) == 0 {
+		return nil
+	}
+	first := model.AsError(results[0].Err)
+	outcome := first.EffectiveOutcome()
+	for _, r := range results[1:] {
+		e := model.AsError(r.Err)
+		if e.Code != first.Code {
+			return nil
+		}
+		if e.EffectiveOutcome() != outcome { // the careful one speaks for all
+			outcome = model.Unknown
+		}
+	}
+	return first.WithOutcome(outcome)
+}
+
+func (s *produceScratch) release() {
+	clear(s.records)
+	clear(s.routing)
+	s.req.Records, s.req.Routing = nil, nil
+	if cap(s.records) <= 16<<10 && cap(s.answer) <= 1<<20 {
+		produceScratches.Put(s)
+	}
+}

@@ -1,0 +1,163 @@
+package rest
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// Routes is the table of all documented endpoints under REST, those not built yet
+// included.
+func (a *API) Routes() []*Route {
+	return slices.Concat(a.authRoutes(), a.userRoutes(), a.topicRoutes(), a.recordRoutes(), a.clusterRoutes(),
+		a.processRoutes(), unbuiltRoutes())
+}
+
+const (
+	get    = http.MethodGet
+	post   = http.MethodPost
+	patch  = http.MethodPatch
+	remove = http.MethodDelete
+)
+
+func (a *API) authRoutes() []*Route {
+	return []*Route{
+		{Method: post, Path: "/v1/auth/login", ID: "login", Public: true, Body: JSON, Handle: a.login, Unbuilt: Unbuilt{Query: []string{"session"}}},
+		{Method: post, Path: "/v1/auth/refresh", ID: "refresh", Public: true, Body: JSON, Handle: a.refresh},
+		{Method: post, Path: "/v1/auth/logout", ID: "logout", Needs: "own session", Handle: a.logout},
+		{Method: get, Path: "/v1/auth/me", ID: "me", Needs: "own account", Handle: a.me},
+		{Method: get, Path: "/.well-known/jwks.json", ID: "jwks", Public: true, Handle: a.jwks},
+		{Method: get, Path: "/v1/setup", ID: "setupState", Public: true, Handle: a.setupState},
+		{Method: post, Path: "/v1/setup", ID: "setup", Public: true, Needs: "the setup token", Body: JSON, Handle: a.setup},
+	}
+}
+
+const admins = "administrators"
+
+func (a *API) userRoutes() []*Route {
+	return []*Route{
+		{Method: get, Path: "/v1/users", ID: "listUsers", Needs: admins, Query: listQuery, Handle: a.listUsers},
+		{Method: post, Path: "/v1/users", ID: "createUser", Needs: admins, Body: JSON, Handle: a.createUser},
+		{Method: get, Path: "/v1/users/{username}", ID: "getUser", Needs: admins, Handle: a.getUser},
+		{Method: patch, Path: "/v1/users/{username}", ID: "updateUser", Needs: admins, Body: JSON, Handle: a.updateUser},
+		{Method: remove, Path: "/v1/users/{username}", ID: "deleteUser", Needs: admins, Query: []string{"dry_run"}, Handle: a.deleteUser},
+		{Method: post, Path: "/v1/users/{username}/set-password", ID: "setPassword", Needs: "own account with current_password, or " + admins, Body: JSON, Handle: a.setPassword},
+		{Method: get, Path: "/v1/acls", ID: "listACLs", Needs: admins, Query: slices.Concat(listQuery, aclFields), Handle: a.listACLs},
+		{Method: post, Path: "/v1/acls", ID: "createACL", Needs: admins, Body: JSON, Handle: a.createACL},
+		{Method: remove, Path: "/v1/acls", ID: "deleteACLs", Needs: admins, Query: slices.Concat(aclFields, []string{"dry_run"}), Handle: a.deleteACLs},
+	}
+}
+
+func (a *API) topicRoutes() []*Route {
+	const one = "/v1/topics/{topic}"
+	return []*Route{
+		{Method: get, Path: "/v1/topics", ID: "listTopics", Needs: "describe topic, each listed", Query: slices.Concat(listQuery, []string{"internal"}), Handle: a.listTopics},
+		{Method: post, Path: "/v1/topics", ID: "createTopic", Needs: "create topic or create cluster", Body: JSON, Handle: a.createTopic},
+		{Method: get, Path: one, ID: "getTopic", Needs: "describe topic", Handle: a.getTopic},
+		{Method: patch, Path: one, ID: "updateTopic", Needs: "alter topic", Body: JSON, Query: []string{"dry_run"}, Handle: a.updateTopic},
+		{Method: remove, Path: one, ID: "deleteTopic", Needs: "delete topic", Query: []string{"dry_run"}, Handle: a.deleteTopic},
+		{Method: get, Path: one + "/config", ID: "getTopicConfig", Needs: "describe-configs topic", Handle: a.getTopicConfig},
+		{Method: patch, Path: one + "/config", ID: "updateTopicConfig", Needs: "alter-configs topic", Body: JSON, Handle: a.updateTopicConfig},
+		{Method: get, Path: one + "/offsets", ID: "topicOffsets", Needs: "describe topic", Query: []string{"timestamp"}, Handle: a.topicOffsets},
+	}
+}
+
+// producing headers that belong to idempotence and transactions.
+var unbuiltProduce = Unbuilt{
+	Headers: []string{"Idempotency-Key", "Tidewire-Expected-Offset", "Tidewire-Producer-*", "Tidewire-Transaction"},
+	Content: []string{"application/x-ndjson", "application/vnd.kafka.record-batches"},
+	Query:   []string{"results"},
+}
+
+func (a *API) recordRoutes() []*Route {
+	const one = "/v1/topics/{topic}/partitions/{partition}/records"
+	raw := slices.Concat([]string{"acks", "timeout_ms"}, rawParameters)
+	return []*Route{
+		{Method: post, Path: "/v1/topics/{topic}/records", ID: "produce", Needs: "write topic", Body: RawBody, MaxBody: maxProduceBody, Query: raw, Handle: a.produceRecords, Unbuilt: unbuiltProduce},
+		{Method: post, Path: one, ID: "producePartition", Needs: "write topic", Body: RawBody, MaxBody: maxProduceBody, Query: raw, Handle: a.producePartition, Unbuilt: unbuiltProduce},
+		{Method: get, Path: one, ID: "fetch", Needs: "read topic", Query: fetchQuery, Handle: a.fetchRecords, Unbuilt: Unbuilt{
+			Accept: []string{"application/x-ndjson", "application/vnd.kafka.record-batches"},
+		}},
+	}
+}
+
+func (a *API) clusterRoutes() []*Route {
+	return []*Route{
+		{Method: get, Path: "/v1/cluster", ID: "getCluster", Needs: "describe cluster", Handle: a.getCluster},
+		{Method: get, Path: "/v1/brokers", ID: "listBrokers", Needs: "describe cluster", Query: listQuery, Handle: a.listBrokers},
+		{Method: get, Path: "/v1/brokers/{broker}", ID: "getBroker", Needs: "describe cluster", Handle: a.getBroker},
+		{Method: get, Path: "/v1/info", ID: "info", Needs: "any user", Handle: a.info},
+	}
+}
+
+func (a *API) processRoutes() []*Route {
+	return []*Route{
+		{Method: get, Path: "/healthz", ID: "healthz", Public: true, Handle: a.health},
+		{Method: get, Path: "/readyz", ID: "readyz", Public: true, Handle: a.ready},
+		{Method: get, Path: "/metrics", ID: "metrics", Needs: "describe cluster, unless --metrics-public or --dev", Public: a.metricsPublic, Accept: []string{"text/plain", "application/openmetrics-text"}, Handle: a.metrics},
+		{Method: get, Path: "/openapi.json", ID: "openapiJSON", Public: true, Handle: a.openapiJSON},
+		{Method: get, Path: "/openapi.yaml", ID: "openapiYAML", Public: true, Accept: []string{"application/yaml"}, Handle: a.openapiYAML},
+	}
+}
+
+// anything are the types that the documented endpoints can be asked for.
+var anything = []string{
+	"application/json", "application/x-ndjson", "text/event-stream", "text/csv", "application/octet-stream",
+	"application/vnd.kafka.record-batches",
+}
+
+// unbuiltRoutes are documented and answer 501.
+func unbuiltRoutes() []*Route {
+	var out []*Route
+	for _, r := range []struct{ path, methods string }{
+		{"/v1/auth/tickets", "POST"},
+		{"/v1/users/{username}/tokens", "GET POST"},
+		{"/v1/users/{username}/tokens/{id}", "DELETE"},
+		{"/v1/acls/check", "POST"},
+		{"/v1/quotas", "GET"},
+		{"/v1/quotas/{username}", "GET PUT DELETE"},
+		{"/v1/topics/delete", "POST"},
+		{"/v1/topic-configs", "GET"},
+		{"/v1/topics/{topic}/delete-records", "POST"},
+		{"/v1/topics/{topic}/groups", "GET"},
+		{"/v1/topics/{topic}/access", "GET"},
+		{"/v1/topics/{topic}/records", "GET"},
+		{"/v1/topics/{topic}/partitions/{partition}/records/{offset}", "GET"},
+		{"/v1/groups", "GET"},
+		{"/v1/groups/{group}", "GET DELETE"},
+		{"/v1/groups/{group}/members", "POST"},
+		{"/v1/groups/{group}/members/{member}", "DELETE"},
+		{"/v1/groups/{group}/members/{member}/records", "GET"},
+		{"/v1/groups/{group}/members/{member}/poll", "POST"},
+		{"/v1/groups/{group}/members/{member}/commit", "POST"},
+		{"/v1/groups/{group}/members/{member}/seek", "POST"},
+		{"/v1/groups/{group}/members/{member}/heartbeat", "POST"},
+		{"/v1/groups/{group}/offsets", "GET PUT DELETE"},
+		{"/v1/groups/{group}/reset-offsets", "POST"},
+		{"/v1/producers", "POST"},
+		{"/v1/transactions", "GET POST"},
+		{"/v1/transactions/execute", "POST"},
+		{"/v1/transactions/{id}", "GET"},
+		{"/v1/transactions/{id}/offsets", "POST"},
+		{"/v1/transactions/{id}/commit", "POST"},
+		{"/v1/transactions/{id}/abort", "POST"},
+		{"/v1/cluster/config", "GET PATCH"},
+		{"/v1/brokers/{broker}", "DELETE"},
+		{"/v1/brokers/{broker}/drain", "POST"},
+		{"/v1/brokers/{broker}/undrain", "POST"},
+		{"/v1/brokers/{broker}/can-stop", "GET"},
+		{"/v1/reassignments", "GET POST"},
+		{"/v1/reassignments/rebalance", "POST"},
+		{"/v1/reassignments/{topic}/{partition}", "DELETE"},
+		{"/v1/elections", "POST"},
+		{"/v1/operations", "GET"},
+		{"/v1/operations/{id}", "GET DELETE"},
+		{"/v1/audit", "GET"},
+		{"/v1/metrics/history", "GET"},
+	} {
+		for m := range strings.FieldsSeq(r.methods) {
+			out = append(out, &Route{Method: m, Path: r.path, Needs: "not built yet", Body: RawBody, MaxBody: maxProduceBody, Accept: anything})
+		}
+	}
+	return out
+}

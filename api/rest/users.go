@@ -1,0 +1,277 @@
+package rest
+
+import (
+	"net/http"
+	"slices"
+
+	"tidewire/auth"
+	"tidewire/cluster/metadata"
+	"tidewire/internal/model"
+)
+
+// UserView is a user.
+type UserView struct {
+	Username  string   `json:"username"`
+	Admin     bool     `json:"admin"`
+	Disabled  bool     `json:"disabled"`
+	CreatedAt *Time    `json:"created_at" swaggertype:"string" format:"date-time" extensions:"x-nullable"`
+	Actions   []string `json:"actions"`
+	ETag      string   `json:"etag"`
+}
+
+// UserCreate describes a new user.
+type UserCreate struct {
+	Username string `json:"username" binding:"required"`
+	Password string `json:"password" binding:"required"`
+	Admin    bool   `json:"admin"`
+}
+
+// UserUpdate changes what it names.
+type UserUpdate struct {
+	Admin    *bool `json:"admin" extensions:"x-nullable"`
+	Disabled *bool `json:"disabled" extensions:"x-nullable"`
+}
+
+// PasswordRequest sets a password. For one's own account the current one is needed.
+type PasswordRequest struct {
+	Password        string  `json:"password" binding:"required"`
+	CurrentPassword *string `json:"current_password" extensions:"x-nullable"`
+}
+
+// UserDeletion is what deleting a user takes along.
+type UserDeletion struct {
+	Username string `json:"username"`
+	Sessions int    `json:"sessions"`
+	Tokens   int    `json:"tokens"`
+	ACLs     int    `json:"acls"`
+}
+
+func (a *API) userView(u *metadata.User) UserView {
+	return UserView{
+		Username: u.Name, Admin: u.Admin, Disabled: u.Disabled, CreatedAt: timeOfMillis(u.CreatedAt),
+		Actions: []string{"alter", "delete", "set-password"}, ETag: string(u.ETag()),
+	}
+}
+
+// userOf finds a user for an administrator.
+func (a *API) userOf(c *Call) (*metadata.User, error) {
+	if err := a.authz.RequireAdmin(c.Request.Context(), c.Principal, "managing users"); err != nil {
+		return nil, err
+	}
+	return a.knownUser(c)
+}
+
+func (a *API) knownUser(c *Call) (*metadata.User, error) {
+	name := c.PathValue("username")
+	if u := a.cluster.Image().User(name); u != nil {
+		return u, nil
+	}
+	if err := a.cluster.Barrier(c.Request.Context()); err != nil {
+		return nil, err
+	}
+	if u := a.cluster.Image().User(name); u != nil {
+		return u, nil
+	}
+	return nil, model.Errorf(model.UnknownUser, "there is no user %q", name)
+}
+
+// listUsers lists users.
+//
+//	@ID			listUsers
+//	@Summary	List users
+//	@Tags		Users
+//	@Param		limit		query		int		false	"items of a page"	minimum(1)	maximum(1000)	default(100)
+//	@Param		page_token	query		string	false	"next_page_token of the page before"
+//	@Param		prefix		query		string	false	"start of the name"
+//	@Param		q			query		string	false	"part of the name, in any case"
+//	@Param		sort		query		string	false	"a field, with - in front descending"	Enums(username, -username, created_at, -created_at)
+//	@Param		fields		query		string	false	"fields of the items, with commas between"
+//	@Success	200			{object}	Page[UserView]
+//	@Router		/v1/users [get]
+func (a *API) listUsers(c *Call) error {
+	if err := a.authz.RequireAdmin(c.Request.Context(), c.Principal, "managing users"); err != nil {
+		return err
+	}
+	l := listing[*metadata.User, UserView]{
+		name: func(u *metadata.User) string { return u.Name }, by: "username", view: a.userView,
+		sorts: map[string]func(*metadata.User) any{
+			"created_at": func(u *metadata.User) any { return float64(u.CreatedAt) },
+		},
+	}
+	return l.serve(c, slices.Collect(a.cluster.Image().Users("")))
+}
+
+// createUser makes a user.
+//
+//	@ID			createUser
+//	@Summary	Create a user
+//	@Tags		Users
+//	@Param		body	body		UserCreate	true	"the user"
+//	@Success	201		{object}	UserView
+//	@Header		201		{string}	Location	"where the user is"
+//	@Header		201		{string}	ETag		"the user's entity tag"
+//	@Router		/v1/users [post]
+//	@x-errors	["user-exists"]
+func (a *API) createUser(c *Call) error {
+	in, err := decode[UserCreate](c)
+	if err != nil {
+		return err
+	}
+	if err := checkCredentials(in.Username, in.Password); err != nil {
+		return err
+	}
+	if err := a.authz.RequireAdmin(c.Request.Context(), c.Principal, "managing users"); err != nil {
+		return err
+	}
+	u, err := a.service.CreateUser(c.Request.Context(), auth.NewUser{Username: in.Username, Password: in.Password, Admin: in.Admin})
+	if err != nil {
+		return err
+	}
+	c.created("v1", "users", u.Name)
+	return c.Resource(http.StatusCreated, u.ETag(), a.userView(u))
+}
+
+func checkCredentials(username, password string) error {
+	if why := model.CheckName(username); why != "" {
+		return model.Invalid("/username", "a user name %s", why)
+	}
+	if why := auth.CheckPassword(password); why != "" {
+		return model.Invalid("/password", "%s", why)
+	}
+	return nil
+}
+
+// getUser gives one user.
+//
+//	@ID			getUser
+//	@Summary	Get a user
+//	@Tags		Users
+//	@Param		username	path		string	true	"name"
+//	@Success	200			{object}	UserView
+//	@Header		200			{string}	ETag	"the user's entity tag"
+//	@Router		/v1/users/{username} [get]
+//	@x-errors	["unknown-user"]
+func (a *API) getUser(c *Call) error {
+	u, err := a.userOf(c)
+	if err != nil {
+		return err
+	}
+	return c.Resource(http.StatusOK, u.ETag(), a.userView(u))
+}
+
+// updateUser changes rights and state of a user.
+//
+//	@ID			updateUser
+//	@Summary	Change a user
+//	@Tags		Users
+//	@Param		username	path		string		true	"name"
+//	@Param		If-Match	header		string		false	"entity tag that the user must have"
+//	@Param		body		body		UserUpdate	true	"what to change"
+//	@Success	200			{object}	UserView
+//	@Header		200			{string}	ETag	"the user's entity tag"
+//	@Router		/v1/users/{username} [patch]
+//	@x-errors	["unknown-user","last-admin","etag-mismatch"]
+func (a *API) updateUser(c *Call) error {
+	in, err := decode[UserUpdate](c)
+	if err != nil {
+		return err
+	}
+	match, err := c.ifMatch()
+	if err != nil {
+		return err
+	}
+	u, err := a.userOf(c)
+	if err != nil {
+		return err
+	}
+	u, err = a.service.AlterUser(c.Request.Context(), u.Name, auth.UserChange{Admin: in.Admin, Disabled: in.Disabled, IfMatch: match})
+	if err != nil {
+		return err
+	}
+	return c.Resource(http.StatusOK, u.ETag(), a.userView(u))
+}
+
+// deleteUser deletes a user with its sessions, tokens and ACL rules.
+//
+//	@ID			deleteUser
+//	@Summary	Delete a user
+//	@Tags		Users
+//	@Param		username	path		string	true	"name"
+//	@Param		dry_run		query		bool	false	"only tell what would go"
+//	@Param		If-Match	header		string	false	"entity tag that the user must have"
+//	@Success	200			{object}	UserDeletion	"dry_run: what would go"
+//	@Success	204			"deleted"
+//	@Router		/v1/users/{username} [delete]
+//	@x-errors	["unknown-user","last-admin","etag-mismatch"]
+func (a *API) deleteUser(c *Call) error {
+	dry, err := c.queryBool("dry_run")
+	if err != nil {
+		return err
+	}
+	match, err := c.ifMatch()
+	if err != nil {
+		return err
+	}
+	u, err := a.userOf(c)
+	if err != nil {
+		return err
+	}
+	if dry {
+		return c.JSON(http.StatusOK, a.userDeletion(u))
+	}
+	if err := a.service.DeleteUser(c.Request.Context(), u.Name, match); err != nil {
+		return err
+	}
+	return c.NoContent()
+}
+
+func (a *API) userDeletion(u *metadata.User) UserDeletion {
+	img := a.cluster.Image()
+	d := UserDeletion{Username: u.Name}
+	for range img.SessionsOf(u.Name) {
+		d.Sessions++
+	}
+	for range img.APITokensOf(u.Name) {
+		d.Tokens++
+	}
+	principal := metadata.UserPrincipal(u.Name)
+	for r := range img.ACLs() {
+		if r.Principal == principal {
+			d.ACLs++
+		}
+	}
+	return d
+}
+
+// setPassword sets a password and ends the user's sessions. Administrators may set
+// others'; one's own needs the current one.
+//
+//	@ID			setPassword
+//	@Summary	Set a password
+//	@Tags		Users
+//	@Param		username	path	string			true	"name"
+//	@Param		body		body	PasswordRequest	true	"the passwords"
+//	@Success	204			"set; the user's sessions have ended"
+//	@Router		/v1/users/{username}/set-password [post]
+//	@x-errors	["unknown-user","bad-credentials","conflict"]
+func (a *API) setPassword(c *Call) error {
+	in, err := decode[PasswordRequest](c)
+	if err != nil {
+		return err
+	}
+	if why := auth.CheckPassword(in.Password); why != "" {
+		return model.Invalid("/password", "%s", why)
+	}
+	if c.PathValue("username") != c.Principal.Name {
+		if _, err := a.userOf(c); err != nil {
+			return err
+		}
+	}
+	err = a.service.SetPassword(c.Request.Context(), c.Principal, auth.PasswordChange{
+		Username: c.PathValue("username"), Password: in.Password, Current: in.CurrentPassword,
+	})
+	if err != nil {
+		return err
+	}
+	return c.NoContent()
+}

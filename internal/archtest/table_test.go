@@ -1,0 +1,89 @@
+package archtest
+
+// row says what a package may import of the project, outside its tests, and why
+// no more. "x/..." stands for x and all below it.
+type row struct {
+	pkg      string
+	below    bool // also covers packages below pkg that have no row of their own
+	may      []string
+	anything bool // no limit within the project
+	why      string
+}
+
+// table is the dependency rule: imports go only downwards.
+var table = []row{
+	{pkg: "internal/model", why: "the words of all layers depend on none of them"},
+	{pkg: "internal/buildinfo", why: "it holds what the linker writes, nothing else"},
+	{pkg: "internal/lifecycle", why: "every layer uses it"},
+	{pkg: "internal/fsx", why: "the file system seam knows files, not what is in them"},
+
+	{pkg: "storage/record", may: []string{"internal/model"}, why: "the batch codec is bytes in, records out"},
+	{pkg: "storage/log", may: []string{"storage/record", "internal/model", "internal/fsx", "internal/lifecycle"}, why: "a log knows bytes and offsets, and neither topics nor brokers"},
+	{pkg: "storage/meta", may: []string{"cluster/metadata", "internal/model", "internal/fsx", "internal/lifecycle"}, why: "the table store holds the applied state of the metadata and knows no quorum"},
+
+	{pkg: "cluster/metadata", may: []string{"internal/model"}, why: "the metadata state machine is pure: no I/O, clock or engine"},
+	{pkg: "cluster/fsm", may: []string{"cluster/metadata", "storage/meta", "internal/model", "internal/fsx", "internal/lifecycle"}, why: "it applies committed commands; what follows from them happens elsewhere, from the deltas"},
+	{pkg: "cluster/quorum", may: []string{"cluster/fsm", "cluster/metadata", "storage/meta", "internal/model", "internal/fsx", "internal/lifecycle"}, why: "it agrees on commands and knows no partition's data"},
+	{pkg: "cluster", may: []string{"cluster/...", "storage/meta", "internal/model", "internal/fsx", "internal/lifecycle", "internal/buildinfo"}, why: "the façade of the metadata knows no record, door or broker"},
+	{pkg: "auth", may: []string{"cluster/metadata", "internal/model", "internal/lifecycle"}, why: "authorisation decides over the image, the same for every door"},
+
+	{pkg: "broker/partition", may: []string{"storage/log", "storage/record", "internal/model", "internal/lifecycle"}, why: "an engine: it serves one partition and knows neither door nor quorum"},
+	{pkg: "broker", may: []string{"broker/...", "auth", "cluster/metadata", "storage/log", "storage/record", "internal/model", "internal/lifecycle", "internal/fsx"}, why: "the façade both doors call knows no door, and reaches the quorum by the interfaces it declares"},
+
+	{pkg: "api/problem", may: []string{"internal/model"}, why: "it turns the error table into answers"},
+	{pkg: "api/recordjson", may: []string{"storage/record", "internal/model"}, why: "a codec: JSON on one side, records on the other"},
+	{pkg: "api/rest", may: []string{"api/problem", "api/recordjson", "auth", "broker", "broker/partition", "cluster", "cluster/metadata", "storage/record", "openapi", "internal/model", "internal/buildinfo"}, why: "handlers decode, call and encode; streams are in web, logs behind the broker"},
+	{pkg: "web", below: true, may: []string{"web/...", "api/problem", "api/recordjson", "api/rest", "auth", "broker", "broker/partition", "cluster", "cluster/metadata", "storage/record", "openapi", "ui", "internal/model", "internal/lifecycle", "internal/buildinfo"}, why: "the server decodes, calls and encodes; logs are behind the broker"},
+
+	{pkg: "openapi", why: "it embeds the document"},
+	{pkg: "openapi/gen", may: []string{"internal/model"}, why: "it reads annotations as text, and the error table"},
+	{pkg: "ui", why: "it embeds the console"},
+
+	{pkg: "internal/config", may: []string{"internal/model", "internal/buildinfo"}, why: "settings are read before anything is built from them"},
+	{pkg: "internal/datadir", may: []string{"internal/model", "internal/fsx"}, why: "it holds the data folder for whoever opens it"},
+	{pkg: "internal/client", below: true, may: []string{"internal/client/...", "api/recordjson", "storage/record", "internal/model", "internal/lifecycle", "internal/buildinfo", "internal/config"}, why: "a client knows a node by its HTTP interface alone"},
+	{pkg: "internal/node", anything: true, why: "the composition root"},
+	{pkg: "cmd/tidewire", may: []string{"internal/node", "internal/config", "internal/client/...", "internal/model", "internal/lifecycle", "internal/buildinfo"}, why: "the command line starts a node or calls one, and holds no logic"},
+
+	{pkg: "internal/archtest", why: "it reads the source as text"},
+	{pkg: "internal/testkit", below: true, anything: true, why: "help for tests of any layer"},
+	{pkg: "test", below: true, anything: true, why: "tests of the whole"},
+}
+
+// pending are the packages that the tables list ahead of their first file. The
+// test fails when one of them exists and is still here.
+var pending = []string{
+	"storage/meta", "cluster/fsm", "cluster/quorum", "cluster/membership",
+	"broker/peer", "broker/group", "broker/txn", "api/kafka",
+}
+
+// fence says which packages alone may import a library (or all below its path).
+type fence struct {
+	library  string
+	packages []string // with all below them
+	tests    bool     // tests may import it anywhere
+	why      string
+}
+
+var fenced = []fence{
+	{"github.com/gin-gonic/gin", []string{"api/rest", "web"}, false, "HTTP routing stays in the adapters"},
+	{"github.com/gorilla/websocket", []string{"web", "internal/client"}, true, "WebSocket is a way to reach a node, no part of one"},
+	{"gorm.io", []string{"storage/meta"}, false, "the table store is derived state behind one package"},
+	{"modernc.org/sqlite", []string{"storage/meta"}, false, "the table store is derived state behind one package"},
+	{"github.com/hashicorp/serf", []string{"cluster/membership"}, false, "engines know brokers, not gossip"},
+	{"github.com/hashicorp/memberlist", []string{"cluster/membership"}, false, "engines know brokers, not gossip"},
+	{"github.com/hashicorp/raft", []string{"cluster/fsm", "cluster/quorum"}, false, "consensus stays behind the quorum"},
+	{"github.com/hashicorp/raft-wal", []string{"cluster/quorum"}, false, "consensus stays behind the quorum"},
+	{"github.com/twmb/franz-go/pkg/kmsg", []string{"api/kafka", "broker/peer", "broker/group", "broker/txn"}, true, "Kafka's messages stay at the port, between nodes and in the coordinators' records"},
+	{"github.com/golang-jwt/jwt", []string{"auth"}, true, "tokens are read in one place"},
+	{"golang.org/x/crypto/argon2", []string{"auth"}, false, "passwords are hashed in one place"},
+	{"github.com/xdg-go/scram", []string{"auth"}, true, "password verifiers are made in one place"},
+	{"github.com/spf13/cobra", []string{"cmd/tidewire"}, false, "the command line is an adapter"},
+	{"github.com/knadh/koanf", []string{"internal/config"}, false, "settings have one source"},
+	{"github.com/swaggo/swag", []string{"openapi/gen"}, false, "the binary serves the document and does not make it"},
+	{"github.com/getkin/kin-openapi", []string{"openapi/gen", "internal/testkit/openapitest"}, true, "the binary serves the document and does not read it"},
+	{"net/http", []string{"api", "web", "openapi/gen", "internal/client", "internal/node", "internal/testkit", "cmd/tidewire", "test"}, true, "engines never know by which door a call came"},
+	{"github.com/stretchr/testify", []string{"internal/testkit", "test"}, true, "it is for tests"},
+	{"pgregory.net/rapid", []string{"internal/testkit", "test"}, true, "it is for tests"},
+	{"go.uber.org/goleak", []string{"internal/testkit", "test"}, true, "it is for tests"},
+}

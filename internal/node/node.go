@@ -1,0 +1,345 @@
+// Package node is the composition root: it builds a node's parts in order, starts them
+// in order and stops them in reverse.
+//
+// Order: data folder and its lock; the HTTP listener, so that the address is known
+// before it is registered; the store of logs; the cluster; auth; the broker, which opens
+// the partitions; the HTTP server. A node that cannot start leaves nothing running.
+package node
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"tidewire/api/rest"
+	"tidewire/auth"
+	"tidewire/broker"
+	"tidewire/cluster"
+	"tidewire/cluster/metadata"
+	"tidewire/internal/buildinfo"
+	"tidewire/internal/config"
+	"tidewire/internal/datadir"
+	"tidewire/internal/fsx"
+	"tidewire/internal/lifecycle"
+	"tidewire/storage/log"
+	"tidewire/web"
+	"tidewire/web/ws"
+)
+
+// Node is a running node.
+type Node struct {
+	cfg    *config.Config
+	logger *slog.Logger
+	out    io.Writer
+
+	dir      *datadir.Dir
+	listener net.Listener
+	store    *log.Store
+	storage  *lifecycle.Group // of the store
+	cluster  *cluster.Cluster
+	auth     *auth.Auth
+	broker   *broker.Broker
+	streams  *ws.Handler
+	server   *web.Server
+	group    *lifecycle.Group // of everything else
+	disk     *datadir.DiskGuard
+	url      string
+
+	ready  atomic.Bool
+	stops  []stop // what to undo, in order of starting
+	failed chan error
+	once   sync.Once
+}
+
+// stop is how one part ends.
+type stop struct {
+	what string
+	fn   func(ctx context.Context) error
+}
+
+// Start builds and starts a node; out gets the lines for the person who started it. On
+// an error everything that was started has been stopped again.
+func Start(ctx context.Context, cfg *config.Config, logger *slog.Logger, out io.Writer) (*Node, error) {
+	n := &Node{cfg: cfg, logger: logger, out: out, failed: make(chan error, 1)}
+	stopErr, notices := cfg.Unbuilt()
+	if stopErr != nil {
+		return nil, stopErr
+	}
+	for _, line := range notices {
+		logger.Info(line)
+	}
+	for _, step := range []func(context.Context) error{
+		n.openFolder, n.listen, n.openStore, n.startCluster, n.startAuth, n.startBroker, n.startServer, n.announce,
+	} {
+		if err := step(ctx); err != nil {
+			stopCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cfg.ShutdownTimeout)
+			defer cancel()
+			return nil, errors.Join(err, n.Stop(stopCtx))
+		}
+	}
+	n.ready.Store(true)
+	return n, nil
+}
+
+func (n *Node) onStop(what string, fn func(ctx context.Context) error) {
+	n.stops = append(n.stops, stop{what, fn})
+}
+
+// URL is where the node's HTTP port can be reached from this machine.
+func (n *Node) URL() string { return n.url }
+
+// Failed receives the fault for which the node must stop.
+func (n *Node) Failed() <-chan error { return n.failed }
+
+// fatal reports a local fault after which the node must not go on.
+func (n *Node) fatal(err error) {
+	n.once.Do(func() { n.failed <- err })
+}
+
+// Stop ends the parts in reverse order until ctx ends: it stops accepting, answers what
+// waits, finishes requests, syncs, and closes. All errors are joined.
+func (n *Node) Stop(ctx context.Context) error {
+	n.ready.Store(false)
+	var errs []error
+	for i := len(n.stops) - 1; i >= 0; i-- {
+		if err := n.stops[i].fn(ctx); err != nil {
+			errs = append(errs, fmt.Errorf("stopping %s: %w", n.stops[i].what, err))
+		}
+	}
+	n.stops = nil
+	return errors.Join(errs...)
+}
+
+// stopGroup ends a group within what is left of ctx.
+func stopGroup(g *lifecycle.Group) func(ctx context.Context) error {
+	return func(ctx context.Context) error {
+		left := time.Minute
+		if d, ok := ctx.Deadline(); ok {
+			left = max(time.Until(d), 100*time.Millisecond)
+		}
+		return g.Stop(left)
+	}
+}
+
+func (n *Node) openFolder(context.Context) error {
+	dir, err := datadir.Open(n.cfg.DataDir)
+	if err != nil {
+		return err
+	}
+	n.dir = dir
+	n.disk = datadir.NewDiskGuard(int64(n.cfg.DiskReserve), dir.Space)
+	n.onStop("the data folder", func(context.Context) error { return dir.Close() })
+	return nil
+}
+
+func (n *Node) listen(ctx context.Context) error {
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", n.cfg.HTTP.Listen)
+	if err != nil {
+		return fmt.Errorf("http-listen: %w", err)
+	}
+	n.listener = l
+	n.onStop("the HTTP listener", func(context.Context) error {
+		if err := l.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
+			return err
+		}
+		return nil
+	})
+	addr, err := config.Dialable(l.Addr())
+	if err != nil {
+		return err
+	}
+	n.url = n.cfg.HTTP.URL(addr)
+	return nil
+}
+
+func (n *Node) openStore(ctx context.Context) error {
+	n.storage = lifecycle.New(context.WithoutCancel(ctx))
+	n.onStop("the store's goroutines", stopGroup(n.storage))
+	store, err := log.OpenStore(log.StoreOptions{
+		FS: fsx.OS(), Dir: n.dir.Path(), Logger: n.logger, Group: n.storage, Now: time.Now, SyncInterval: n.cfg.LogSyncInterval,
+	})
+	if err != nil {
+		return err
+	}
+	n.store = store
+	n.onStop("the store", func(context.Context) error { return store.Close() })
+	return nil
+}
+
+func (n *Node) startCluster(ctx context.Context) error {
+	http, err := n.cfg.HTTP.Advertised(n.listener.Addr())
+	if err != nil {
+		return err
+	}
+	host, _, err := net.SplitHostPort(http)
+	if err != nil {
+		return err
+	}
+	c, err := cluster.Start(ctx, cluster.Config{
+		Dir: n.dir.Meta(), NodeID: n.cfg.NodeID, Host: host, HTTPAddr: http, Rack: n.cfg.Rack,
+		Version: buildinfo.Version, ClusterName: "tidewire", BootstrapExpect: n.cfg.BootstrapExpect,
+		Logger: n.logger, Fatal: n.fatal, Now: time.Now,
+	})
+	if err != nil {
+		return err
+	}
+	n.cluster = c
+	n.onStop("the cluster", c.Stop)
+	return nil
+}
+
+func (n *Node) startAuth(ctx context.Context) error {
+	secret := n.cfg.ClusterKey.Bytes()
+	if secret == nil {
+		var err error
+		if secret, err = auth.LoadSecret(n.dir.Meta()); err != nil {
+			return err
+		}
+	}
+	sealer, err := auth.NewSealer(secret)
+	if err != nil {
+		return err
+	}
+	n.auth = auth.New(auth.Config{Cluster: n.cluster, Sealer: sealer, Logger: n.logger, Now: time.Now})
+	cancel := n.cluster.Subscribe(func(_, _ *metadata.Image, d metadata.Delta) { n.auth.Tokens.Forget(&d) })
+	n.onStop("auth", func(context.Context) error { cancel(); return nil })
+	opened, err := n.auth.Service.Bootstrap(ctx, auth.FirstStart{AdminPassword: n.cfg.AdminPassword.Reveal(), Dev: n.cfg.Dev})
+	if err != nil {
+		return err
+	}
+	if opened.SetupToken != "" {
+		fmt.Fprintf(n.out, "First start: make the administrator at %s/ui/setup?token=%s\n", n.url, opened.SetupToken)
+	}
+	if opened.AdminCreated != "" {
+		n.logger.Info("the first administrator was created", "user", opened.AdminCreated)
+	}
+	return nil
+}
+
+func (n *Node) startBroker(ctx context.Context) error {
+	n.group = lifecycle.New(context.WithoutCancel(ctx))
+	n.broker = broker.New(broker.Config{
+		NodeID: n.cfg.NodeID, Metadata: n.cluster, Authorizer: n.auth.Authorizer, Store: n.store,
+		Logger: n.logger, Group: n.group, Now: time.Now,
+	})
+	n.onStop("the broker", func(context.Context) error { n.broker.Stop(); return nil })
+	n.onStop("background work", stopGroup(n.group))
+	n.broker.Start()
+	n.group.Go("auth", n.auth.Service.Run)
+	n.group.Go("disk", n.watchDisk)
+	return nil
+}
+
+// watchDisk refuses record writes while the disk has less room than the reserve.
+func (n *Node) watchDisk(ctx context.Context) {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		changed, err := n.disk.Check()
+		if err != nil {
+			n.logger.Warn("the free space of the disk cannot be read", "error", err)
+		}
+		if changed {
+			n.logger.Warn("free space of the disk against --disk-reserve", "low", n.disk.Low())
+		}
+		n.broker.SetDiskFull(n.disk.Low())
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (n *Node) startServer(context.Context) error {
+	tlsConfig, err := n.tlsConfig()
+	if err != nil {
+		return err
+	}
+	registry := prometheus.NewRegistry()
+	n.broker.RegisterMetrics(registry)
+	metrics := web.NewMetrics(registry)
+	n.streams = ws.New(ws.Config{Broker: n.broker, Tokens: n.auth.Tokens, Logger: n.logger, Now: time.Now, Group: n.group})
+	api := rest.New(rest.Config{
+		Broker: n.broker, Auth: n.auth, Cluster: n.cluster, Process: n, Logger: n.logger, Now: time.Now,
+		Version: buildinfo.Version, Prefix: n.cfg.HTTP.PathPrefix, Metrics: metrics.Handler(),
+		MetricsPublic: n.cfg.HTTP.MetricsPublic || n.cfg.Dev,
+	})
+	n.server, err = web.New(web.Config{
+		API: api, Streams: web.NewStreams(n.streams), Metrics: metrics, Logger: n.logger, Prefix: n.cfg.HTTP.PathPrefix,
+		CORSOrigins: n.cfg.HTTP.CORSOrigins, TrustedProxies: n.cfg.HTTP.TrustedProxies, TLS: tlsConfig, Now: time.Now,
+	})
+	if err != nil {
+		return err
+	}
+	n.group.Go("http", func(context.Context) {
+		if err := n.server.Serve(n.listener); err != nil {
+			n.fatal(err)
+		}
+	})
+	n.onStop("the HTTP server", n.server.Shutdown)
+	n.onStop("waiting calls", func(context.Context) error { n.broker.Drain(); return nil })
+	return nil
+}
+
+func (n *Node) tlsConfig() (*tls.Config, error) {
+	if !n.cfg.HTTP.TLS() {
+		return nil, nil
+	}
+	cert, err := tls.LoadX509KeyPair(n.cfg.HTTP.TLSCert, n.cfg.HTTP.TLSKey)
+	if err != nil {
+		return nil, fmt.Errorf("http-tls-cert, http-tls-key: %w", err)
+	}
+	return &tls.Config{
+		Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12,
+		// WebSocket needs HTTP/1.1 (RFC 8441 is not in the library we use).
+		NextProtos: []string{"http/1.1"},
+	}, nil
+}
+
+func (n *Node) announce(context.Context) error {
+	err := n.dir.Publish(datadir.Endpoints{
+		HTTP: n.url, NodeID: n.cfg.NodeID, Version: buildinfo.Version, StartedAt: time.Now(),
+	})
+	if err != nil {
+		return err
+	}
+	if n.cfg.Dev {
+		password := "tidewire"
+		if !n.cfg.AdminPassword.IsZero() {
+			password = "as in " + config.AdminPasswordVariable
+		}
+		fmt.Fprintf(n.out, "Tidewire %s (development) is ready.\n  Console:  %s/ui/\n  API:      %s/docs\n  Login:    user admin, password %s\n",
+			buildinfo.Version, n.url, n.url, password)
+		return nil
+	}
+	fmt.Fprintf(n.out, "Tidewire %s is ready at %s\n", buildinfo.Version, n.url)
+	return nil
+}
+
+// Ready says why the node does not serve; it is part of rest.Process.
+func (n *Node) Ready() []string {
+	if !n.ready.Load() {
+		return []string{"the node is starting or stopping"}
+	}
+	return nil
+}
+
+// DiskFree is the room on the data folder's disk; it is part of rest.Process.
+func (n *Node) DiskFree() (int64, bool) {
+	s := n.disk.Space()
+	return s.Free, s.Total > 0
+}
+
+// Handler is the node's whole HTTP surface, for tests.
+func (n *Node) Handler() http.Handler { return n.server.Handler() }

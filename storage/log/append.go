@@ -1,0 +1,252 @@
+package log
+
+import (
+	"math"
+
+	"tidewire/internal/fsx"
+	"tidewire/internal/model"
+	"tidewire/storage/record"
+)
+
+// Appended says where an append landed.
+type Appended struct {
+	First, Last   model.Offset // of the first and the last record
+	Batches       int
+	Bytes         int
+	MaxTimestamp  int64 // largest timestamp of the appended batches, as stored
+	LogAppendTime int64 // the time stamped on every record, or -1 for CreateTime
+}
+
+// Append stores one or more whole batches at the log end, all or none of them. It
+// writes base offset, leader epoch and (LogAppendTime) timestamps into batches in
+// place. On return the bytes are in the page cache, perhaps across a new segment.
+// CRCs and records are the caller's business (record.Validate). now is in
+// milliseconds. Errors: CorruptBatch and RecordTooLarge (max.message.bytes),
+// Fenced (an epoch below the log's), StorageFull: nothing was appended;
+// StorageError: the log has latched, and the outcome is unknown.
+func (l *Log) Append(batches []byte, epoch model.LeaderEpoch, now int64) (Appended, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.Failed(); err != nil {
+		return Appended{}, err
+	}
+	if epoch < l.epochs.latest() {
+		return Appended{}, model.Errorf(model.Fenced, "leader epoch %d is older than %d", epoch, l.epochs.latest())
+	}
+	a, err := l.stampLocked(batches, epoch, now)
+	if err != nil {
+		return Appended{}, err
+	}
+	m := l.markLocked()
+	if err := l.writeLocked(batches, now); err != nil {
+		return Appended{}, l.undoLocked(m, err)
+	}
+	var added bool
+	if l.epochs, added = l.epochs.note(epoch, a.First); added {
+		l.epochsNew = true
+	}
+	l.logEnd.Store(int64(a.Last) + 1)
+	if l.cfg.WriteCaching {
+		l.stable.Store(int64(a.Last) + 1)
+	} else {
+		l.markDirty()
+	}
+	return a, nil
+}
+
+// stampLocked checks the frame of each batch and assigns offsets and epoch.
+func (l *Log) stampLocked(b []byte, epoch model.LeaderEpoch, now int64) (Appended, error) {
+	next := l.LogEnd()
+	a := Appended{First: next, Bytes: len(b), MaxTimestamp: math.MinInt64, LogAppendTime: -1}
+	if l.cfg.LogAppendTime {
+		a.LogAppendTime = now
+	}
+	for len(b) > 0 {
+		h, err := record.ParseHeader(b)
+		if err != nil {
+			return a, frameError(err)
+		}
+		n := h.Size()
+		switch {
+		case n > len(b):
+			return a, frameError(record.ErrShort)
+		case n > l.cfg.MaxMessageBytes:
+			return a, model.Errorf(model.RecordTooLarge, "a batch has %d bytes; the topic takes at most %d (max.message.bytes)", n, l.cfg.MaxMessageBytes)
+		case h.Count == 0 || int64(h.Count) != int64(h.LastOffsetDelta)+1:
+			return a, model.Errorf(model.CorruptBatch, "the batch has %d records in %d offsets", h.Count, int64(h.LastOffsetDelta)+1)
+		}
+		record.SetBaseOffset(b, next)
+		record.SetLeaderEpoch(b, epoch)
+		ts := h.MaxTimestamp
+		if l.cfg.LogAppendTime {
+			record.SetLogAppendTime(b[:n], now)
+			ts = now
+		}
+		a.MaxTimestamp = max(a.MaxTimestamp, ts)
+		a.Batches++
+		next += model.Offset(h.Count)
+		b = b[n:]
+	}
+	if a.Batches == 0 {
+		return a, model.Errorf(model.CorruptBatch, "no batch to append")
+	}
+	a.Last = next - 1
+	return a, nil
+}
+
+func frameError(err error) error {
+	if isErr(err, record.ErrShort) {
+		return model.Errorf(model.CorruptBatch, "the batch is cut short")
+	}
+	return err
+}
+
+// writeLocked writes stamped batches, each run of those that fit the active
+// segment with one write, rolling in between.
+func (l *Log) writeLocked(b []byte, now int64) error {
+	for len(b) > 0 {
+		seg := l.activeLocked()
+		n := l.runLocked(seg, b, now)
+		if n == 0 {
+			h, err := record.ParseHeader(b)
+			if err != nil {
+				return err
+			}
+			if err := l.rollLocked(h.BaseOffset, now); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := firstErr(seg.off.flushIfFull(), seg.tim.flushIfFull()); err != nil {
+			return err
+		}
+		f, err := seg.file()
+		if err != nil {
+			return err
+		}
+		pos := seg.size.Load()
+		if _, err := f.WriteAt(b[:n], pos); err != nil {
+			return err
+		}
+		for run := b[:n]; len(run) > 0; {
+			h, err := record.ParseHeader(run)
+			if err != nil {
+				return err
+			}
+			seg.note(&h, pos, l.cfg.IndexIntervalBytes)
+			pos += int64(h.Size())
+			run = run[h.Size():]
+		}
+		seg.size.Store(pos)
+		b = b[n:]
+	}
+	return nil
+}
+
+// runLocked is the number of bytes of b, in whole batches, that belong into seg;
+// 0 when it must be rolled first. The rules are Kafka's LogSegment.shouldRoll; an
+// empty segment takes a batch of any size.
+func (l *Log) runLocked(seg *segment, b []byte, now int64) int {
+	size, run, batches := seg.size.Load(), 0, 0
+	rollTs := seg.rollTs
+	for run < len(b) {
+		h, err := record.ParseHeader(b[run:])
+		if err != nil {
+			return run
+		}
+		if at := size + int64(run); at > 0 {
+			if at+int64(h.Size()) > l.cfg.SegmentBytes ||
+				relative(h.LastOffset(), seg.base) > math.MaxInt32 ||
+				timeWaited(rollTs, h.MaxTimestamp, seg.created, now) > l.cfg.SegmentMs ||
+				seg.full(l.cfg.SegmentIndexBytes, batches) {
+				return run
+			}
+		}
+		if size == 0 && run == 0 {
+			rollTs = h.MaxTimestamp
+		}
+		run += h.Size()
+		batches++
+	}
+	return run
+}
+
+// timeWaited is how long a segment has been open: by timestamps of records, or by
+// the clock when the first batch has none.
+func timeWaited(rollTs, ts, created, now int64) int64 {
+	if rollTs >= 0 && ts >= 0 {
+		return ts - rollTs
+	}
+	return now - created
+}
+
+// rollLocked seals the active segment and starts the next one at base.
+func (l *Log) rollLocked(base model.Offset, now int64) error {
+	seg := l.activeLocked()
+	if err := seg.sealIndexes(); err != nil {
+		return err
+	}
+	s := newSegment(l.store.fs, &l.store.indexBufs, l.dir, base, now)
+	l.dirDirty = true
+	if err := s.create(); err != nil {
+		return err
+	}
+	l.pending = append(l.pending, seg)
+	l.addSegmentLocked(s)
+	return nil
+}
+
+// undo is the state before an append.
+type undo struct {
+	segs     []*segment
+	size     int64
+	since    int
+	maxTs    int64
+	maxTsOff model.Offset
+	rollTs   int64
+	off, tim int
+	offLast  entry
+	timLast  entry
+	pending  int
+}
+
+func (l *Log) markLocked() undo {
+	seg := l.activeLocked()
+	m := undo{segs: *l.segs.Load(), size: seg.size.Load(), since: seg.since, maxTs: seg.maxTs.Load(),
+		maxTsOff: seg.maxTsOff, rollTs: seg.rollTs, pending: len(l.pending)}
+	m.off, m.offLast = seg.off.state()
+	m.tim, m.timLast = seg.tim.state()
+	return m
+}
+
+// undoLocked takes a failed append back: new segments are removed and the file is
+// cut to the last whole batch. A full disk is then refused with StorageFull; any
+// other failure, or a failing cut, latches the log.
+func (l *Log) undoLocked(m undo, cause error) error {
+	err := l.cutBackLocked(m)
+	if err == nil && fsx.IsNoSpace(cause) {
+		l.store.log.Warn("append refused: disk full", "log", l.name, "err", cause)
+		return model.Errorf(model.StorageFull, "the disk is full").WithCause(cause)
+	}
+	return l.fail(l.storageError("append", firstErr(err, cause)))
+}
+
+func (l *Log) cutBackLocked(m undo) error {
+	var err error
+	segs := *l.segs.Load()
+	l.segs.Store(&m.segs)
+	for _, s := range segs[len(m.segs):] {
+		l.dirDirty = true // or a power cut could bring the file back
+		err = firstErr(err, s.remove())
+	}
+	l.pending = l.pending[:m.pending]
+	seg := l.activeLocked()
+	seg.since, seg.maxTsOff, seg.rollTs = m.since, m.maxTsOff, m.rollTs
+	seg.maxTs.Store(m.maxTs)
+	seg.size.Store(m.size)
+	f, ferr := seg.file()
+	if ferr != nil {
+		return ferr
+	}
+	return firstErr(err, f.Truncate(m.size), seg.off.truncate(m.off, m.offLast), seg.tim.truncate(m.tim, m.timLast))
+}

@@ -1,0 +1,89 @@
+package log
+
+import (
+	"log/slog"
+	"math"
+	"time"
+
+	"tidewire/internal/fsx"
+	"tidewire/internal/lifecycle"
+)
+
+// Config is what one log takes from its topic's configuration. The zero value of
+// a number means its default.
+type Config struct {
+	SegmentBytes       int64 // segment.bytes; default 500 MiB
+	SegmentMs          int64 // segment.ms; default 7 days
+	IndexIntervalBytes int   // index.interval.bytes; default 4096
+	SegmentIndexBytes  int   // segment.index.bytes; default 10 MiB
+	MaxMessageBytes    int   // max.message.bytes, of one stored batch with its header; default 1 MiB + 12
+	LogAppendTime      bool  // message.timestamp.type=LogAppendTime
+	WriteCaching       bool  // write.caching: the stable end follows the log end at once
+}
+
+// Defaults of Config, as Kafka's except SegmentBytes.
+const (
+	DefaultSegmentBytes       = 500 << 20
+	DefaultSegmentMs          = 7 * 24 * 3600 * 1000
+	DefaultIndexIntervalBytes = 4096
+	DefaultSegmentIndexBytes  = 10 << 20
+	DefaultMaxMessageBytes    = 1<<20 + 12
+)
+
+func (c Config) withDefaults() Config {
+	if c.SegmentBytes <= 0 {
+		c.SegmentBytes = DefaultSegmentBytes
+	}
+	c.SegmentBytes = min(c.SegmentBytes, math.MaxInt32)
+	if c.SegmentMs <= 0 {
+		c.SegmentMs = DefaultSegmentMs
+	}
+	if c.IndexIntervalBytes <= 0 {
+		c.IndexIntervalBytes = DefaultIndexIntervalBytes
+	}
+	if c.SegmentIndexBytes <= 0 {
+		c.SegmentIndexBytes = DefaultSegmentIndexBytes
+	}
+	// Two time entries must fit: one for the interval, one for sealing.
+	c.SegmentIndexBytes = max(c.SegmentIndexBytes, 2*timeEntrySize)
+	if c.MaxMessageBytes <= 0 {
+		c.MaxMessageBytes = DefaultMaxMessageBytes
+	}
+	return c
+}
+
+// StoreOptions says where a Store lives and what it uses. FS, Dir and Group are
+// required.
+type StoreOptions struct {
+	FS                 fsx.FS
+	Dir                string // the data folder; logs live in Dir/topics
+	Logger             *slog.Logger
+	Group              *lifecycle.Group // owns the store's goroutines
+	Now                func() time.Time
+	SyncInterval       time.Duration // dirty logs without a waiter are synced this often; default 2 ms
+	CheckpointInterval time.Duration // default 1 s
+	TrashDelay         time.Duration // how long removed folders stay in Dir/trash; default 60 s
+	MaxInflate         int           // bytes that one compressed batch may inflate to in a seek by time; default 64 MiB
+}
+
+func (o StoreOptions) withDefaults() StoreOptions {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.SyncInterval <= 0 {
+		o.SyncInterval = 2 * time.Millisecond
+	}
+	if o.CheckpointInterval <= 0 {
+		o.CheckpointInterval = time.Second
+	}
+	if o.TrashDelay <= 0 {
+		o.TrashDelay = time.Minute
+	}
+	if o.MaxInflate <= 0 {
+		o.MaxInflate = 64 << 20
+	}
+	return o
+}

@@ -1,0 +1,34 @@
+package log
+
+import (
+	"errors"
+	"fmt"
+
+	"tidewire/internal/model"
+)
+
+func firstErr(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func isErr(err, target error) bool { return errors.Is(err, target) }
+
+var errClosed = model.Errorf(model.LeaderUnavailable, "the log is closed")
+
+// storageError wraps an I/O error; file names go into the cause, which clients do
+// not see.
+func (l *Log) storageError(what string, err error) error {
+	return model.Errorf(model.StorageError, "the storage of %s has failed", l.name).
+		WithCause(fmt.Errorf("%s: %w", what, err))
+}
+
+// damage names the file, position and offset of damage that was found.
+func (l *Log) damage(seg *segment, pos int64, off model.Offset, err error) error {
+	return model.Errorf(model.StorageError, "the log of %s is damaged at offset %d", l.name, off).
+		WithCause(fmt.Errorf("%s%s at byte %d: %w", seg.path, logSuffix, pos, err))
+}

@@ -1,0 +1,227 @@
+package log
+
+import (
+	"io/fs"
+	"slices"
+
+	"tidewire/internal/fsx"
+	"tidewire/internal/model"
+	"tidewire/storage/record"
+)
+
+// Windows of the scanner: a read by offset looks at little more than one index
+// interval, scans go through much.
+const (
+	probeWindow = 8 << 10
+	scanWindow  = 64 << 10
+	checkWindow = 1 << 20
+)
+
+// Read appends to dst whole stored batches, starting with the one that holds
+// from (or, after compaction, the next one): at least one, at most maxBytes unless
+// the first is larger, none whose base offset is ≥ limit, all of one segment. from
+// at limit or at the log end gives nothing. Outside [log start, log end] it is
+// OffsetOutOfRange with Extra earliest and latest. CRCs are not checked. A latched
+// log answers below its stable end only.
+func (l *Log) Read(dst []byte, from, limit model.Offset, maxBytes int) ([]byte, error) {
+	end, start := l.LogEnd(), l.LogStart()
+	if from < start || from > end {
+		return dst, outOfRange(from, start, end)
+	}
+	if err := l.Failed(); err != nil {
+		if end = min(end, l.StableEnd()); from >= end && from < limit {
+			return dst, err
+		}
+	}
+	limit = min(limit, end)
+	if from >= limit {
+		return dst, nil
+	}
+	segs := *l.segs.Load()
+	seg := segs[floorSegment(segs, from)]
+	out, err := l.readSegment(dst, seg, from, limit, maxBytes)
+	if err != nil {
+		return dst, l.readError(seg, err)
+	}
+	return out, nil
+}
+
+func outOfRange(off, start, end model.Offset) error {
+	return model.Errorf(model.OffsetOutOfRange, "offset %d is outside %d to %d", off, start, end).
+		WithExtra("earliest", int64(start)).WithExtra("latest", int64(end))
+}
+
+// readError gives errors of the file system their code. A failed read does not
+// latch the log: other parts may be readable.
+func (l *Log) readError(seg *segment, err error) error {
+	switch {
+	case model.HasCode(err, model.StorageError) || model.HasCode(err, model.LeaderUnavailable):
+		return err
+	case isErr(err, fs.ErrClosed):
+		return errClosed
+	case isErr(err, record.ErrShort) || model.HasCode(err, model.CorruptBatch):
+		return l.damage(seg, 0, seg.base, err)
+	}
+	return l.storageError("read "+seg.path+logSuffix, err)
+}
+
+func (l *Log) readSegment(dst []byte, seg *segment, from, limit model.Offset, maxBytes int) ([]byte, error) {
+	size := seg.size.Load()
+	sc, err := l.store.scanner(seg, size, probeWindow)
+	if err != nil {
+		return dst, err
+	}
+	defer l.store.putScanner(sc)
+	pos, h, err := l.locate(seg, sc, from)
+	if err != nil {
+		return dst, err
+	}
+	if h.BaseOffset >= limit {
+		return dst, nil // a gap of compaction reaches to the limit
+	}
+	n := int(min(int64(max(maxBytes, h.Size())), size-pos))
+	at := len(dst)
+	dst = slices.Grow(dst, n)
+	if err := readFull(sc.f, dst[at:at+n], pos); err != nil {
+		return dst[:at], err
+	}
+	keep, err := wholeBatches(dst[at:at+n], limit)
+	if err != nil {
+		return dst[:at], l.damage(seg, pos+int64(keep), from, err)
+	}
+	return dst[:at+keep], nil
+}
+
+// wholeBatches is the length of the whole batches at the start of b whose base
+// offset is below limit. Offsets must grow, or reading would go in circles.
+func wholeBatches(b []byte, limit model.Offset) (int, error) {
+	n := 0
+	next := model.Offset(-1)
+	for {
+		h, err := record.ParseHeader(b[n:])
+		if isErr(err, record.ErrShort) {
+			return n, nil
+		}
+		if err != nil {
+			return n, err
+		}
+		if h.BaseOffset >= limit || h.Size() > len(b)-n {
+			return n, nil
+		}
+		if h.BaseOffset < next {
+			return n, model.Errorf(model.CorruptBatch, "offset %d follows %d", h.BaseOffset, next)
+		}
+		next = h.NextOffset()
+		n += h.Size()
+	}
+}
+
+// locate finds the batch that holds off, or the first one after it.
+func (l *Log) locate(seg *segment, sc *scanner, off model.Offset) (int64, record.BatchHeader, error) {
+	pos, err := l.floorPosition(seg, sc, off)
+	if err != nil {
+		return 0, record.BatchHeader{}, err
+	}
+	for pos < sc.size {
+		h, err := sc.header(pos)
+		if err != nil {
+			return 0, h, l.damage(seg, pos, off, err)
+		}
+		if h.NextOffset() > off {
+			return pos, h, nil
+		}
+		pos += int64(h.Size())
+	}
+	return 0, record.BatchHeader{}, l.damage(seg, pos, off, errGap)
+}
+
+var errGap = model.Errorf(model.CorruptBatch, "the segment ends before this offset and the next begins after it")
+
+// floorPosition is the position of a batch at or before the one that holds off,
+// by the index. An entry that does not fit the log makes the index be rebuilt.
+func (l *Log) floorPosition(seg *segment, sc *scanner, off model.Offset) (int64, error) {
+	e, ok, err := seg.off.floor(relative(off, seg.base))
+	if err == nil && ok {
+		h, herr := sc.headerWithin(e.val)
+		if herr == nil && relative(h.LastOffset(), seg.base) == e.key {
+			return e.val, nil
+		}
+		if herr != nil && !isErr(herr, record.ErrShort) && !model.HasCode(herr, model.CorruptBatch) {
+			return 0, herr
+		}
+		err = errBadEntry
+	}
+	if err == nil {
+		return 0, nil
+	}
+	if isErr(err, fs.ErrClosed) {
+		return 0, err
+	}
+	l.repairIndexes(seg, err)
+	return 0, nil
+}
+
+var errBadEntry = model.Errorf(model.StorageError, "an index entry does not fit the log")
+
+// headerWithin is header for a position that may be anything.
+func (sc *scanner) headerWithin(pos int64) (record.BatchHeader, error) {
+	if pos < 0 || pos >= sc.size {
+		return record.BatchHeader{}, record.ErrShort
+	}
+	return sc.header(pos)
+}
+
+// repairIndexes rebuilds both indexes of a segment from its log. It holds the
+// mutex, for damage is rare and an append meanwhile would go astray. When it fails
+// the reader goes on without an index; only an active segment, whose state for
+// further appends is lost with it, latches.
+func (l *Log) repairIndexes(seg *segment, cause error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return
+	}
+	l.store.log.Warn("rebuilding indexes", "log", l.name, "segment", baseName(seg.base), "err", cause)
+	active := seg == l.activeLocked()
+	err := l.rebuildLocked(seg, !active)
+	switch {
+	case err == nil:
+	case active:
+		_ = l.fail(l.storageError("rebuild indexes", err))
+	default:
+		l.store.log.Warn("indexes not rebuilt", "log", l.name, "segment", baseName(seg.base), "err", err)
+	}
+}
+
+// rebuildLocked makes a segment's indexes anew. Headers are trusted: their
+// checksums are recovery's business.
+func (l *Log) rebuildLocked(seg *segment, sealed bool) error {
+	size := seg.size.Load()
+	sc, err := l.store.scanner(seg, size, scanWindow)
+	if err != nil {
+		return err
+	}
+	defer l.store.putScanner(sc)
+	seg.known.Store(false)
+	if err := seg.clearIndexes(); err != nil {
+		return err
+	}
+	for pos := int64(0); pos < size; {
+		h, err := sc.header(pos)
+		if err != nil {
+			return l.damage(seg, pos, seg.base, err)
+		}
+		seg.note(&h, pos, l.cfg.IndexIntervalBytes)
+		// On a full disk the entries stay in memory.
+		if err := firstErr(seg.off.flushIfFull(), seg.tim.flushIfFull()); err != nil && !fsx.IsNoSpace(err) {
+			return err
+		}
+		pos += int64(h.Size())
+	}
+	seg.known.Store(true)
+	if !sealed {
+		return nil
+	}
+	seg.noteTime()
+	return firstErr(seg.off.sync(), seg.tim.sync())
+}

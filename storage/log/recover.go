@@ -1,0 +1,497 @@
+package log
+
+import (
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"sort"
+
+	"tidewire/internal/fsx"
+	"tidewire/internal/model"
+	"tidewire/storage/record"
+)
+
+// recovery opens one log from its folder.
+type recovery struct {
+	l       *Log
+	segs    []*segment
+	sizes   map[string]int64 // file sizes in the folder
+	point   model.Offset     // checkpointed stable end
+	known   bool             // the recovery point checkpoint was there
+	trusted bool             // the last stop was clean
+	epochs  epochs
+	haveEp  bool   // the epoch file was there and whole
+	fileEp  epochs // as it said
+}
+
+// openLog makes or recovers the log of a key.
+func (s *Store) openLog(key logKey, name string, cfg Config) (*Log, error) {
+	l := &Log{store: s, key: key, name: name, dir: path.Join(s.path(topicsDir), name), cfg: cfg}
+	l.caching.Store(cfg.WriteCaching)
+	r := &recovery{l: l, trusted: s.found.clean, known: s.found.have[cpRecovery]}
+	s.cpMu.Lock()
+	point, seen := s.cp[cpRecovery].points[key]
+	start := s.cp[cpLogStart].points[key]
+	hw, haveHW := s.cp[cpReplication].points[key]
+	s.cpMu.Unlock()
+	r.point = point
+
+	if err := r.adoptFolder(seen); err != nil {
+		return nil, r.fail(err)
+	}
+	if err := r.list(); err != nil {
+		return nil, r.fail(err)
+	}
+	end, err := r.run(start)
+	if err != nil {
+		return nil, r.fail(err)
+	}
+	l.segs.Store(&r.segs)
+	l.epochs = r.epochs.truncateFrom(end)
+	l.epochsNew = !slices.Equal(l.epochs, r.fileEp)
+	l.logEnd.Store(int64(end))
+	l.synced.Store(int64(end))
+	l.stable.Store(int64(end))
+	start = min(max(start, r.segs[0].base), end)
+	l.logStart.Store(int64(start))
+	if !haveHW {
+		hw = start
+	}
+	l.hw.Store(int64(min(max(hw, start), end)))
+	return l, nil
+}
+
+// fail closes what is open and gives I/O errors their code.
+func (r *recovery) fail(err error) error {
+	for _, seg := range r.segs {
+		_ = seg.close()
+	}
+	if !model.HasCode(err, model.StorageError) {
+		err = r.l.storageError("open", err)
+	}
+	r.l.store.log.Error("log not opened", "log", r.l.name, "err", err)
+	return err
+}
+
+// adoptFolder makes sure that the folder is there and belongs to the topic id. A
+// folder of another id goes to the trash. The metadata file is durable before the
+// first segment exists, so segments without one are damage; they are ours when
+// the recovery point names this id (seen).
+func (r *recovery) adoptFolder(seen bool) error {
+	l, s := r.l, r.l.store
+	exists, err := fsx.Exists(s.fs, l.dir)
+	if err != nil {
+		return err
+	}
+	if !exists {
+		return r.makeFolder()
+	}
+	b, err := fsx.ReadFile(s.fs, path.Join(l.dir, metadataFile), maxMetadataFile)
+	if err != nil && !isErr(err, fs.ErrNotExist) {
+		return err
+	}
+	var id model.TopicID
+	if err == nil {
+		id, err = decodeMetadata(b)
+	}
+	switch {
+	case err == nil && id == l.key.id:
+		return nil
+	case err == nil:
+		s.log.Warn("the folder belongs to another topic id", "log", l.name, "found", id, "wanted", l.key.id)
+		if err := s.discard(l.name, id); err != nil {
+			return err
+		}
+		return r.makeFolder()
+	}
+	if lerr := r.list(); lerr != nil {
+		return lerr
+	}
+	if len(r.segs) > 0 && !seen {
+		return l.storageError("segments of an unknown topic id", err)
+	}
+	s.log.Warn("partition.metadata written anew", "log", l.name, "err", err)
+	return r.makeFolder()
+}
+
+func (r *recovery) makeFolder() error {
+	l, s := r.l, r.l.store
+	if err := s.fs.MkdirAll(l.dir); err != nil {
+		return err
+	}
+	if err := fsx.WriteFile(s.fs, path.Join(l.dir, metadataFile), encodeMetadata(l.key.id)); err != nil {
+		return err
+	}
+	return s.fs.SyncDir(s.path(topicsDir))
+}
+
+// list finds the segments.
+func (r *recovery) list() error {
+	entries, err := r.l.store.fs.ReadDir(r.l.dir)
+	if err != nil {
+		return err
+	}
+	r.segs, r.sizes = nil, make(map[string]int64, len(entries))
+	now := r.l.store.o.Now().UnixMilli()
+	for _, e := range entries {
+		r.sizes[e.Name] = e.Size
+		if base, ok := parseBase(e.Name, logSuffix); ok && !e.Dir {
+			seg := newSegment(r.l.store.fs, &r.l.store.indexBufs, r.l.dir, base, now)
+			seg.size.Store(e.Size)
+			r.segs = append(r.segs, seg)
+		}
+	}
+	sort.Slice(r.segs, func(i, j int) bool { return r.segs[i].base < r.segs[j].base })
+	return nil
+}
+
+// run brings the segments into order and returns the log end.
+func (r *recovery) run(start model.Offset) (model.Offset, error) {
+	if len(r.segs) == 0 {
+		if r.point > 0 {
+			return 0, r.endsBelow(0)
+		}
+		return start, r.firstSegment(start)
+	}
+	r.loadEpochs()
+	first := r.firstUnsure()
+	if err := r.trustSegments(first); err != nil {
+		return 0, err
+	}
+	if r.trusted {
+		if end, ok, err := r.quickTail(); err != nil || ok {
+			return end, err
+		}
+	}
+	end, err := r.validateFrom(first)
+	if err != nil {
+		return 0, err
+	}
+	if end < r.point {
+		return 0, r.endsBelow(end)
+	}
+	return end, r.syncFrom(first)
+}
+
+func (r *recovery) endsBelow(end model.Offset) error {
+	return r.l.storageError("open", fmt.Errorf("the log ends at offset %d, below its checkpointed stable end %d", end, r.point))
+}
+
+func (r *recovery) firstSegment(base model.Offset) error {
+	s := newSegment(r.l.store.fs, &r.l.store.indexBufs, r.l.dir, base, r.l.store.o.Now().UnixMilli())
+	r.segs = append(r.segs, s)
+	if err := s.create(); err != nil {
+		return err
+	}
+	return r.l.store.fs.SyncDir(r.l.dir)
+}
+
+// loadEpochs reads the epoch file; run fills in what the headers say.
+func (r *recovery) loadEpochs() {
+	b, err := fsx.ReadFile(r.l.store.fs, path.Join(r.l.dir, epochFile), maxEpochFile)
+	if err == nil {
+		r.epochs, err = decodeEpochs(b)
+	}
+	r.haveEp = err == nil
+	r.fileEp = slices.Clone(r.epochs)
+	if err != nil && !isErr(err, fs.ErrNotExist) {
+		r.l.store.log.Warn("epochs are rebuilt", "log", r.l.name, "err", err)
+	}
+}
+
+// firstUnsure is the first segment that must be validated: the one that holds the
+// recovery point, or after a clean stop the last, or all when the recovery point
+// is lost.
+func (r *recovery) firstUnsure() int {
+	last := len(r.segs) - 1
+	if r.trusted {
+		return last
+	}
+	return min(floorSegment(r.segs, r.point), last)
+}
+
+// trustSegments opens the segments below n, which were synced with their indexes.
+func (r *recovery) trustSegments(n int) error {
+	for i, seg := range r.segs[:n] {
+		if !r.haveEp {
+			if err := r.noteEpochs(seg); err != nil {
+				return err
+			}
+		}
+		if r.openIndexes(seg) {
+			continue
+		}
+		r.l.store.log.Warn("rebuilding indexes", "log", r.l.name, "segment", baseName(r.segs[i].base))
+		if err := r.l.rebuildLocked(seg, true); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// openIndexes reports whether both files are there with a plausible size.
+func (r *recovery) openIndexes(seg *segment) bool {
+	for _, x := range []*index{&seg.off, &seg.tim} {
+		size, ok := r.sizes[path.Base(x.path)]
+		if !ok || size%int64(x.entrySz) != 0 || x.open(size) != nil {
+			return false
+		}
+	}
+	n, last := seg.off.state()
+	return n == 0 || last.key >= 0 && last.val >= 0 && last.val < seg.size.Load()
+}
+
+func (r *recovery) noteEpochs(seg *segment) error {
+	sc, err := r.l.store.scanner(seg, seg.size.Load(), scanWindow)
+	if err != nil {
+		return err
+	}
+	defer r.l.store.putScanner(sc)
+	for pos := int64(0); pos < sc.size; {
+		h, err := sc.header(pos)
+		if err != nil {
+			return r.l.damage(seg, pos, seg.base, err)
+		}
+		r.epochs, _ = r.epochs.note(h.LeaderEpoch, h.BaseOffset)
+		pos += int64(h.Size())
+	}
+	return nil
+}
+
+// quickTail opens the last segment after a clean stop by reading headers behind
+// the last index entry. Not ok means that something does not fit, and that the
+// segment must be validated.
+func (r *recovery) quickTail() (model.Offset, bool, error) {
+	seg := r.segs[len(r.segs)-1]
+	if !r.haveEp && seg.size.Load() > 0 || !r.openIndexes(seg) {
+		return 0, false, nil
+	}
+	sc, err := r.l.store.scanner(seg, seg.size.Load(), scanWindow)
+	if err != nil {
+		return 0, false, err
+	}
+	defer r.l.store.putScanner(sc)
+	n, last := seg.off.state()
+	pos, next := last.val, seg.base
+	if n == 0 {
+		pos = 0
+	}
+	if tn, tl := seg.tim.state(); tn > 0 {
+		seg.maxTs.Store(tl.key)
+		seg.maxTsOff = seg.base + model.Offset(tl.val)
+	}
+	for first := true; pos < sc.size; first = false {
+		h, err := sc.header(pos)
+		if err != nil || first && n > 0 && relative(h.LastOffset(), seg.base) != last.key || !(first && n > 0) && h.BaseOffset != next {
+			return 0, false, nil
+		}
+		seg.note(&h, pos, r.l.cfg.IndexIntervalBytes)
+		next = h.NextOffset()
+		pos += int64(h.Size())
+	}
+	if next != r.point || r.fitMaxTimestamp(seg, sc) != nil {
+		return 0, false, nil
+	}
+	seg.known.Store(true)
+	return next, true, nil
+}
+
+// fitMaxTimestamp compares the largest timestamp with its batch and notes the
+// first batch's.
+func (r *recovery) fitMaxTimestamp(seg *segment, sc *scanner) error {
+	if sc.size == 0 {
+		return nil
+	}
+	h, err := sc.header(0)
+	if err != nil {
+		return err
+	}
+	seg.rollTs = h.MaxTimestamp
+	if ts := seg.maxTs.Load(); ts > noTimestamp {
+		// Not by locate, which would repair what recovery is about to rebuild.
+		last := seg.maxTsOff
+		e, _, err := seg.off.floor(relative(last, seg.base))
+		if err != nil {
+			return err
+		}
+		for pos := e.val; pos < sc.size; pos += int64(h.Size()) {
+			if h, err = sc.header(pos); err != nil {
+				return err
+			}
+			if h.LastOffset() >= last {
+				break
+			}
+		}
+		if h.LastOffset() != last || h.MaxTimestamp != ts {
+			return errBadEntry
+		}
+	}
+	return nil
+}
+
+// validateFrom checks every batch from segment i on, rebuilding indexes and epochs,
+// and cuts a torn tail. It returns the log end.
+func (r *recovery) validateFrom(i int) (model.Offset, error) {
+	r.epochs = r.epochs.truncateFrom(r.segs[i].base)
+	next := r.segs[i].base
+	for ; i < len(r.segs); i++ {
+		seg := r.segs[i]
+		if seg.base != next {
+			return next, r.cut(i-1, r.segs[i-1].size.Load(), next, errGap)
+		}
+		end, pos, bad, err := r.validate(seg)
+		if err != nil {
+			return 0, err
+		}
+		next = end
+		if bad != nil {
+			return next, r.cut(i, pos, next, bad)
+		}
+		if i < len(r.segs)-1 {
+			seg.noteTime()
+		}
+	}
+	return next, nil
+}
+
+// validate checks one segment. bad is what is wrong at pos, where offset end
+// should be; err is a failure to read or write.
+func (r *recovery) validate(seg *segment) (end model.Offset, pos int64, bad, err error) {
+	sc, err := r.l.store.scanner(seg, seg.size.Load(), checkWindow)
+	if err != nil {
+		return 0, 0, nil, err
+	}
+	defer r.l.store.putScanner(sc)
+	if err := seg.clearIndexes(); err != nil {
+		return 0, 0, nil, err
+	}
+	end = seg.base
+	for pos < sc.size {
+		h, bad, err := checkBatch(sc, pos)
+		if err != nil {
+			return 0, 0, nil, err
+		}
+		switch {
+		case bad != nil:
+		case h.BaseOffset != end:
+			bad = model.Errorf(model.CorruptBatch, "offset %d where %d is due", h.BaseOffset, end)
+		case h.LeaderEpoch < r.epochs.latest():
+			bad = model.Errorf(model.CorruptBatch, "leader epoch %d after %d", h.LeaderEpoch, r.epochs.latest())
+		}
+		if bad != nil {
+			return end, pos, bad, nil
+		}
+		r.epochs, _ = r.epochs.note(h.LeaderEpoch, h.BaseOffset)
+		seg.note(&h, pos, r.l.cfg.IndexIntervalBytes)
+		if err := firstErr(seg.off.flushIfFull(), seg.tim.flushIfFull()); err != nil {
+			return 0, 0, nil, err
+		}
+		end = h.NextOffset()
+		pos += int64(h.Size())
+	}
+	seg.known.Store(true)
+	return end, pos, nil, nil
+}
+
+// checkBatch verifies the batch at pos: bad is what is wrong with it, err a
+// failure to read.
+func checkBatch(sc *scanner, pos int64) (h record.BatchHeader, bad, err error) {
+	h, err = sc.header(pos)
+	if err == nil {
+		var b record.Batch
+		if b, err = sc.batch(pos, &h); err == nil {
+			err = b.VerifyCRC()
+		}
+	}
+	if isErr(err, record.ErrShort) || model.HasCode(err, model.CorruptBatch) {
+		return h, err, nil
+	}
+	return h, nil, err
+}
+
+// cut ends the log at offset end, position pos of segment i, when that is a torn
+// tail. Below the checkpointed stable end nothing is ever cut. When that end is
+// not known, a tail is torn only if no whole batch follows.
+func (r *recovery) cut(i int, pos int64, end model.Offset, bad error) error {
+	seg := r.segs[i]
+	if end < r.point {
+		return r.l.damage(seg, pos, end, bad)
+	}
+	lost := seg.size.Load() - pos
+	for _, s := range r.segs[i+1:] {
+		lost += s.size.Load()
+	}
+	if !r.known {
+		follows, err := r.batchFollows(i, pos)
+		if err != nil {
+			return err
+		}
+		if follows {
+			return r.l.damage(seg, pos, end, fmt.Errorf("%w; whole batches follow and the recovery point is lost", bad))
+		}
+	}
+	r.l.store.log.Warn("torn tail cut", "log", r.l.name, "segment", baseName(seg.base), "position", pos,
+		"offset", end, "bytes", lost, "segments", len(r.segs)-1-i, "err", bad)
+	f, err := seg.file()
+	if err != nil {
+		return err
+	}
+	if err := f.Truncate(pos); err != nil {
+		return err
+	}
+	seg.size.Store(pos)
+	seg.known.Store(true)
+	for _, s := range r.segs[i+1:] {
+		if err := s.remove(); err != nil {
+			return err
+		}
+	}
+	r.segs = r.segs[:i+1]
+	return nil
+}
+
+// batchFollows looks for a whole batch anywhere behind pos.
+func (r *recovery) batchFollows(i int, pos int64) (bool, error) {
+	for ; i < len(r.segs); i++ {
+		seg := r.segs[i]
+		sc, err := r.l.store.scanner(seg, seg.size.Load(), checkWindow)
+		if err != nil {
+			return false, err
+		}
+		found, err := findBatch(sc, pos)
+		r.l.store.putScanner(sc)
+		if found || err != nil {
+			return found, err
+		}
+		pos = -1
+	}
+	return false, nil
+}
+
+func findBatch(sc *scanner, pos int64) (bool, error) {
+	for pos++; pos+record.HeaderSize <= sc.size; pos++ {
+		if _, err := sc.header(pos); err != nil {
+			if isErr(err, record.ErrShort) || model.HasCode(err, model.CorruptBatch) {
+				continue
+			}
+			return false, err
+		}
+		_, bad, err := checkBatch(sc, pos)
+		if err != nil || bad == nil {
+			return bad == nil && err == nil, err
+		}
+	}
+	return false, nil
+}
+
+// syncFrom makes what validation kept durable: a killed process leaves bytes that
+// only the page cache has, and they are about to count as stable.
+func (r *recovery) syncFrom(i int) error {
+	for ; i < len(r.segs); i++ {
+		if err := r.segs[i].sync(i < len(r.segs)-1); err != nil {
+			return err
+		}
+	}
+	return r.l.store.fs.SyncDir(r.l.dir)
+}

@@ -1,0 +1,245 @@
+package log
+
+import (
+	"fmt"
+	"io/fs"
+	"path"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"tidewire/internal/fsx"
+	"tidewire/internal/model"
+	"tidewire/storage/record"
+)
+
+// File name suffixes of a segment, as Kafka's.
+const (
+	logSuffix       = ".log"
+	indexSuffix     = ".index"
+	timeIndexSuffix = ".timeindex"
+)
+
+// segment is one .log file with its two indexes. Readers use size, f and the
+// indexes; all else belongs to the log and its mutex.
+type segment struct {
+	base  model.Offset
+	path  string // without suffix
+	fs    fsx.FS
+	size  atomic.Int64 // whole batches that may be read
+	off   index
+	tim   index
+	maxTs atomic.Int64 // largest timestamp; -1 none; only a hint while maxKnown is false
+	known atomic.Bool  // maxTs has been loaded or built
+
+	fmu sync.Mutex
+	f   fsx.File // guarded by fmu; opened on first use
+
+	// Guarded by Log.mu.
+	since    int          // bytes since the last index entry
+	maxTsOff model.Offset // last offset of the batch that has maxTs
+	rollTs   int64        // largest timestamp of the first batch; noTimestamp when empty
+	created  int64        // wall clock, for rolling segments without timestamps
+}
+
+const noTimestamp = -1
+
+// baseName is a segment's file name without suffix: its base offset in 20 digits.
+func baseName(base model.Offset) string { return fmt.Sprintf("%020d", int64(base)) }
+
+// parseBase reads a file name such as 00000000000000000042.log.
+func parseBase(name, suffix string) (model.Offset, bool) {
+	digits, ok := strings.CutSuffix(name, suffix)
+	if !ok || len(digits) != 20 {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(digits, 10, 63)
+	return model.Offset(n), err == nil
+}
+
+func newSegment(fsys fsx.FS, bufs *sync.Pool, dir string, base model.Offset, now int64) *segment {
+	p := path.Join(dir, baseName(base))
+	s := &segment{base: base, path: p, fs: fsys, rollTs: noTimestamp, created: now, maxTsOff: base}
+	s.off = index{fs: fsys, path: p + indexSuffix, entrySz: offsetEntrySize, bufs: bufs}
+	s.tim = index{fs: fsys, path: p + timeIndexSuffix, entrySz: timeEntrySize, bufs: bufs}
+	s.maxTs.Store(noTimestamp)
+	return s
+}
+
+// create makes the segment's file, which must not exist; indexes left over from a
+// segment of this name go.
+func (s *segment) create() error {
+	for _, suffix := range []string{indexSuffix, timeIndexSuffix} {
+		if err := s.fs.Remove(s.path + suffix); !isMissing(err) {
+			return err
+		}
+	}
+	f, err := s.fs.OpenFile(s.path+logSuffix, fsx.ReadWrite|fsx.Create|fsx.Exclusive)
+	if err != nil {
+		return err
+	}
+	s.fmu.Lock()
+	s.f = f
+	s.fmu.Unlock()
+	s.known.Store(true)
+	return nil
+}
+
+func (s *segment) file() (fsx.File, error) {
+	s.fmu.Lock()
+	defer s.fmu.Unlock()
+	if s.f != nil {
+		return s.f, nil
+	}
+	f, err := s.fs.OpenFile(s.path+logSuffix, fsx.ReadWrite)
+	if err == nil {
+		s.f = f
+	}
+	return f, err
+}
+
+// note enters one batch, written at pos, into the indexes: Kafka's rule of one
+// entry once more than interval bytes have passed since the last.
+func (s *segment) note(h *record.BatchHeader, pos int64, interval int) {
+	if s.rollTs == noTimestamp {
+		s.rollTs = h.MaxTimestamp
+	}
+	if h.MaxTimestamp > s.maxTs.Load() {
+		s.maxTsOff = h.LastOffset()
+		s.maxTs.Store(h.MaxTimestamp)
+	}
+	if s.since > interval {
+		s.off.append(entry{relative(h.LastOffset(), s.base), pos})
+		s.noteTime()
+		s.since = 0
+	}
+	s.since += h.Size()
+}
+
+// noteTime appends the running maximum to the time index.
+func (s *segment) noteTime() {
+	if ts := s.maxTs.Load(); ts > noTimestamp {
+		s.tim.append(entry{ts, relative(s.maxTsOff, s.base)})
+	}
+}
+
+// sealIndexes completes the indexes of a segment that gets no more appends.
+func (s *segment) sealIndexes() error {
+	s.noteTime()
+	if err := s.off.flush(); err != nil {
+		return err
+	}
+	return s.tim.flush()
+}
+
+// clearIndexes empties them for a rebuild.
+func (s *segment) clearIndexes() error {
+	s.since, s.maxTsOff, s.rollTs = 0, s.base, noTimestamp
+	s.maxTs.Store(noTimestamp)
+	return firstErr(s.off.reset(), s.tim.reset())
+}
+
+// full reports whether another batch might not fit the indexes.
+func (s *segment) full(limit, pending int) bool {
+	return (s.off.entries()+pending+1)*offsetEntrySize > limit ||
+		(s.tim.entries()+pending+2)*timeEntrySize > limit
+}
+
+// sync makes the segment durable; a sealed one with its indexes, on which later
+// starts rely without reading the log.
+func (s *segment) sync(sealed bool) error {
+	f, err := s.file()
+	if err != nil {
+		return err
+	}
+	if err := f.SyncData(); err != nil {
+		return err
+	}
+	if !sealed {
+		return nil
+	}
+	if err := s.off.sync(); err != nil {
+		return err
+	}
+	return s.tim.sync()
+}
+
+func (s *segment) close() error {
+	s.fmu.Lock()
+	defer s.fmu.Unlock()
+	var err error
+	if s.f != nil {
+		err = s.f.Close()
+	}
+	return firstErr(err, s.off.close(), s.tim.close())
+}
+
+// remove closes and deletes the segment's files.
+func (s *segment) remove() error {
+	err := s.close()
+	for _, suffix := range []string{indexSuffix, timeIndexSuffix, logSuffix} {
+		if rerr := s.fs.Remove(s.path + suffix); !isMissing(rerr) {
+			err = firstErr(err, rerr)
+		}
+	}
+	return err
+}
+
+// scanner reads a segment's file in windows.
+type scanner struct {
+	f     fsx.File
+	size  int64
+	chunk int
+	buf   []byte
+	start int64 // position of buf[0] in the file
+}
+
+func (sc *scanner) reset(f fsx.File, size int64, chunk int) {
+	*sc = scanner{f: f, size: size, chunk: chunk, buf: sc.buf[:0]}
+}
+
+// window gives n bytes at pos; fewer only at the end of the file.
+func (sc *scanner) window(pos int64, n int) ([]byte, error) {
+	if rest := sc.size - pos; int64(n) > rest {
+		n = int(max(rest, 0))
+	}
+	if off := pos - sc.start; off >= 0 && off+int64(n) <= int64(len(sc.buf)) {
+		return sc.buf[off : off+int64(n)], nil
+	}
+	want := int(min(int64(max(n, sc.chunk)), sc.size-pos))
+	if cap(sc.buf) < want {
+		sc.buf = make([]byte, want)
+	}
+	sc.buf, sc.start = sc.buf[:want], pos
+	if err := readFull(sc.f, sc.buf, pos); err != nil {
+		sc.buf = sc.buf[:0]
+		return nil, err
+	}
+	return sc.buf[:n], nil
+}
+
+// header decodes the batch header at pos; ErrShort when the file ends before the
+// batch does.
+func (sc *scanner) header(pos int64) (record.BatchHeader, error) {
+	b, err := sc.window(pos, record.HeaderSize)
+	if err != nil {
+		return record.BatchHeader{}, err
+	}
+	h, err := record.ParseHeader(b)
+	if err == nil && int64(h.Size()) > sc.size-pos {
+		err = record.ErrShort
+	}
+	return h, err
+}
+
+// batch gives the whole batch at pos, whose header is h.
+func (sc *scanner) batch(pos int64, h *record.BatchHeader) (record.Batch, error) {
+	b, err := sc.window(pos, h.Size())
+	if err != nil {
+		return record.Batch{}, err
+	}
+	return record.Batch{Header: *h, Bytes: b}, nil
+}
+
+func isMissing(err error) bool { return err == nil || isErr(err, fs.ErrNotExist) }

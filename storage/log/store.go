@@ -1,0 +1,428 @@
+package log
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"tidewire/internal/fsx"
+	"tidewire/internal/model"
+	"tidewire/storage/record"
+)
+
+// Names in the data folder.
+const (
+	topicsDir = "topics"
+	trashDir  = "trash"
+)
+
+// Store is one data folder. All methods are safe for concurrent use.
+type Store struct {
+	fs    fsx.FS
+	o     StoreOptions
+	log   *slog.Logger
+	sched *scheduler
+	trash *trash
+
+	closedErr     *error
+	indexBufs     sync.Pool // of *[tailBytes]byte
+	scanners      sync.Pool // of *scanner
+	decompressors sync.Pool // of *decoder
+
+	found checkpoints // as at start; read only
+
+	mu       sync.Mutex
+	names    map[string]logKey   // guarded by mu: folders in use
+	logs     map[logKey]*Log     // guarded by mu; nil while being opened
+	folders  map[string]bool     // guarded by mu: after an unclean stop, folders not recovered yet
+	tainted  bool                // guarded by mu: something failed, so this stop is not clean
+	closing  bool                // guarded by mu
+	cpMu     sync.Mutex          // one writer of checkpoints at a time; before mu
+	cp       [cpKinds]checkpoint // guarded by cpMu
+	stop     chan struct{}
+	loopDone sync.WaitGroup
+}
+
+// decoder is what it takes to look into a batch.
+type decoder struct {
+	inflate record.Decompressor
+	it      record.Iterator
+}
+
+// OpenStore reads the checkpoints of a data folder (making it when absent), takes
+// away the clean-stop marker and starts the store's goroutines. One process at a
+// time may have a folder open; that is for the caller to see to.
+func OpenStore(o StoreOptions) (*Store, error) {
+	o = o.withDefaults()
+	s := &Store{fs: o.FS, o: o, log: o.Logger, logs: map[logKey]*Log{}, names: map[string]logKey{}, folders: map[string]bool{}, stop: make(chan struct{})}
+	var closed error = errClosed
+	s.closedErr = &closed
+	s.indexBufs.New = func() any { return new([tailBytes]byte) }
+	s.scanners.New = func() any { return new(scanner) }
+	s.decompressors.New = func() any { return &decoder{inflate: *record.NewDecompressor(o.MaxInflate)} }
+	s.sched = newScheduler(o.SyncInterval)
+	if err := s.prepare(); err != nil {
+		return nil, fmt.Errorf("open the data folder: %w", err)
+	}
+	s.trash = newTrash(s.fs, s.path(trashDir), o.TrashDelay, s.log)
+	if err := s.trash.load(o.Now()); err != nil {
+		return nil, fmt.Errorf("open the data folder: %w", err)
+	}
+	s.sched.start(o.Group)
+	s.run("log-checkpoint", s.checkpointLoop)
+	s.run("log-trash", func(ctx context.Context) { s.trash.loop(ctx, s.stop, o.Now) })
+	return s, nil
+}
+
+func (s *Store) run(name string, fn func(context.Context)) {
+	s.loopDone.Add(1)
+	if !s.o.Group.Go(name, func(ctx context.Context) { defer s.loopDone.Done(); fn(ctx) }) {
+		s.loopDone.Done()
+	}
+}
+
+func (s *Store) path(name string) string { return path.Join(s.o.Dir, name) }
+
+// prepare makes the folders, loads the checkpoints and removes the marker, so
+// that from here on a stop is unclean until Close says otherwise.
+func (s *Store) prepare() error {
+	for _, d := range []string{topicsDir, trashDir} {
+		if err := s.fs.MkdirAll(s.path(d)); err != nil {
+			return err
+		}
+	}
+	if err := firstErr(s.fs.SyncDir(path.Dir(path.Clean(s.o.Dir))), s.fs.SyncDir(s.o.Dir)); err != nil {
+		return err
+	}
+	var err error
+	if s.found, err = loadCheckpoints(s.fs, s.o.Dir, s.log.Warn); err != nil {
+		return err
+	}
+	entries, err := s.fs.ReadDir(s.path(topicsDir))
+	if err != nil {
+		return err
+	}
+	if !s.found.clean {
+		for _, e := range entries {
+			if e.Dir {
+				s.folders[e.Name] = true
+			}
+		}
+	}
+	if err := s.fs.Remove(s.path(cleanStopFile)); !isMissing(err) {
+		return err
+	}
+	if err := s.fs.SyncDir(s.o.Dir); err != nil {
+		return err
+	}
+	return s.firstCheckpoints(len(entries) > 0)
+}
+
+// firstCheckpoints writes those that are absent, before any log exists, so that
+// an absent one later means a lost one. Where logs exist it waits for them to be
+// opened: a recovery point of nothing would allow cutting.
+func (s *Store) firstCheckpoints(haveLogs bool) error {
+	var top uint64
+	for _, c := range s.found.cp {
+		top = max(top, c.generation)
+	}
+	for i := range s.cp {
+		s.cp[i].points = make(map[logKey]model.Offset, len(s.found.cp[i].points))
+		for k, v := range s.found.cp[i].points {
+			s.cp[i].points[k] = v
+		}
+		s.cp[i].generation = top
+		if s.found.have[i] {
+			continue
+		}
+		if haveLogs {
+			s.log.Warn("checkpoint is missing", "file", checkpointFiles[i])
+			continue
+		}
+		if err := s.writeCheckpoint(i); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Store) writeCheckpoint(i int) error {
+	s.cp[i].generation++
+	return fsx.WriteFile(s.fs, s.path(checkpointFiles[i]), s.cp[i].encode(checkpointFiles[i]))
+}
+
+// Open opens or creates a partition's log; recovery runs here when it must. It
+// may run in parallel for different partitions. A folder whose partition.metadata
+// names another topic id is moved to Dir/trash first. An error of code
+// StorageError means that the folder is damaged below its checkpointed stable end
+// and was left as it is; the node's next stop is then not a clean one.
+func (s *Store) Open(id model.TopicID, topic string, p model.PartitionID, cfg Config) (*Log, error) {
+	key := logKey{id, p}
+	name := fmt.Sprintf("%s-%d", topic, p)
+	s.mu.Lock()
+	_, open := s.names[name]
+	if s.closing || open {
+		s.mu.Unlock()
+		return nil, model.Errorf(model.Internal, "the log of %s is open, or the store is closed", name)
+	}
+	s.logs[key], s.names[name] = nil, key
+	s.mu.Unlock()
+
+	l, err := s.openLog(key, name, cfg.withDefaults())
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err != nil {
+		s.forgetLocked(key, name)
+		s.tainted = true
+		return nil, err
+	}
+	if s.closing {
+		s.forgetLocked(key, name)
+		return nil, errors.Join(errClosed, l.closeFiles())
+	}
+	s.logs[key] = l
+	delete(s.folders, name)
+	return l, nil
+}
+
+func (s *Store) forgetLocked(key logKey, name string) {
+	delete(s.logs, key)
+	delete(s.names, name)
+}
+
+// Remove takes a log out of service and moves its folder to Dir/trash, from where
+// it is deleted in the background after TrashDelay. Reads and appends under way
+// fail with LeaderUnavailable. It must not be called from the log's callbacks.
+func (s *Store) Remove(l *Log) error {
+	s.mu.Lock()
+	if s.logs[l.key] != l {
+		s.mu.Unlock()
+		return model.Errorf(model.Internal, "the log of %s is not open", l.name)
+	}
+	s.mu.Unlock()
+	s.sched.drain(l)
+	err := l.closeFiles()
+	s.sched.drain(l) // an append may have slipped in before the close
+	err = firstErr(s.discard(l.name, l.key.id), err)
+	s.mu.Lock()
+	s.forgetLocked(l.key, l.name)
+	s.mu.Unlock()
+	s.cpMu.Lock()
+	defer s.cpMu.Unlock()
+	for i := range s.cp {
+		delete(s.cp[i].points, l.key)
+	}
+	return err
+}
+
+// discard moves a folder of Dir/topics to the trash.
+func (s *Store) discard(name string, id model.TopicID) error {
+	to := s.trash.name(name, id, s.o.Now())
+	if err := s.fs.Rename(path.Join(s.path(topicsDir), name), path.Join(s.path(trashDir), to)); err != nil {
+		return err
+	}
+	if err := firstErr(s.fs.SyncDir(s.path(trashDir)), s.fs.SyncDir(s.path(topicsDir))); err != nil {
+		return err
+	}
+	s.log.Info("log moved to trash", "log", name, "topic_id", id, "as", to)
+	s.trash.add(to, s.o.Now())
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.folders, name)
+	return nil
+}
+
+// checkpointLoop writes changed checkpoints every interval.
+func (s *Store) checkpointLoop(ctx context.Context) {
+	t := time.NewTicker(s.o.CheckpointInterval)
+	defer t.Stop()
+	for {
+		select {
+		case <-t.C:
+		case <-s.stop:
+			return
+		case <-ctx.Done():
+			return
+		}
+		for _, l := range s.openLogs() {
+			// With write caching nobody asks for syncs: once a second bounds the loss.
+			if l.caching.Load() && l.logEnd.Load() > l.synced.Load() {
+				s.sched.enqueue(l)
+			}
+		}
+		if err := s.Checkpoint(); err != nil {
+			s.log.Error("checkpoint failed", "err", err)
+		}
+	}
+}
+
+func (s *Store) openLogs() []*Log {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := make([]*Log, 0, len(s.logs))
+	for _, l := range s.logs {
+		if l != nil {
+			out = append(out, l)
+		}
+	}
+	return out
+}
+
+// Checkpoint writes the recovery points, high watermarks and log starts that have
+// changed; the store does so by itself every CheckpointInterval. Recovery points
+// are noted before the epoch files are written and written after them, so that an
+// epoch that began below a recovery point is never missing from its file.
+func (s *Store) Checkpoint() error {
+	s.cpMu.Lock()
+	defer s.cpMu.Unlock()
+	return s.checkpointCpLocked(false)
+}
+
+func (s *Store) checkpointCpLocked(all bool) error {
+	var changed [cpKinds]bool
+	note := func(kind int, l *Log, off int64) {
+		if old, ok := s.cp[kind].points[l.key]; !ok || int64(old) != off {
+			s.cp[kind].points[l.key] = model.Offset(off)
+			changed[kind] = true
+		}
+	}
+	var err error
+	for _, l := range s.openLogs() {
+		synced := l.synced.Load()
+		note(cpReplication, l, l.hw.Load())
+		note(cpLogStart, l, l.logStart.Load())
+		if e := l.flushEpochs(); e != nil {
+			err = firstErr(err, l.storageError("write "+epochFile, e))
+			continue
+		}
+		note(cpRecovery, l, synced)
+	}
+	s.mu.Lock()
+	allOpen := len(s.folders) == 0
+	s.mu.Unlock()
+	for i := range s.cp {
+		if !changed[i] && !all || !s.found.have[i] && !allOpen {
+			// One that was lost is written again when every log is in it: an absent
+			// file makes recovery careful, an absent entry means a new log.
+			continue
+		}
+		if e := s.writeCheckpoint(i); e != nil {
+			err = firstErr(err, fmt.Errorf("write %s: %w", checkpointFiles[i], e))
+			for _, l := range s.openLogs() {
+				delete(s.cp[i].points, l.key) // so that the next round writes again
+			}
+		}
+	}
+	return err
+}
+
+// Close syncs every log, writes the checkpoints and, when no log has failed, the
+// clean-stop marker. Callbacks are not called any more.
+func (s *Store) Close() error {
+	s.mu.Lock()
+	if s.closing {
+		s.mu.Unlock()
+		return nil
+	}
+	s.closing = true
+	close(s.stop)
+	s.mu.Unlock()
+	s.loopDone.Wait()
+	s.sched.close()
+
+	logs := s.openLogs()
+	err := s.forEach(logs, (*Log).finish)
+	s.cpMu.Lock()
+	defer s.cpMu.Unlock()
+	err = firstErr(err, s.checkpointCpLocked(true))
+	for _, l := range logs {
+		failed := l.Failed()
+		err = firstErr(err, failed, l.closeFiles())
+	}
+	s.mu.Lock()
+	clean := err == nil && !s.tainted && len(s.folders) == 0
+	s.mu.Unlock()
+	if !clean {
+		s.log.Warn("not a clean stop: the next start recovers", "err", err)
+		return err
+	}
+	var gens [cpKinds]uint64
+	for i := range s.cp {
+		gens[i] = s.cp[i].generation
+	}
+	return fsx.WriteFile(s.fs, s.path(cleanStopFile), encodeCleanStop(gens))
+}
+
+// finish makes all of a log durable, the active segment's indexes included.
+func (l *Log) finish() error {
+	if err := l.Failed(); err != nil {
+		return err
+	}
+	l.sync()
+	if err := l.Failed(); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	seg := l.activeLocked()
+	err := firstErr(seg.off.sync(), seg.tim.sync(), l.store.fs.SyncDir(l.dir))
+	if err != nil {
+		return l.fail(l.storageError("sync indexes", err))
+	}
+	return nil
+}
+
+// forEach runs fn over logs, some at a time, and gives the first error.
+func (s *Store) forEach(logs []*Log, fn func(*Log) error) error {
+	var next atomic.Int64
+	var mu sync.Mutex
+	var first error
+	var wg sync.WaitGroup
+	work := func(context.Context) {
+		defer wg.Done()
+		for {
+			i := int(next.Add(1)) - 1
+			if i >= len(logs) {
+				return
+			}
+			if err := fn(logs[i]); err != nil {
+				mu.Lock()
+				first = firstErr(first, err)
+				mu.Unlock()
+			}
+		}
+	}
+	for range min(syncWorkers, len(logs)) {
+		wg.Add(1)
+		if !s.o.Group.Go("log-close", work) {
+			work(context.Background()) // the group has been stopped: here and now
+		}
+	}
+	wg.Wait()
+	return first
+}
+
+// scanner gives a pooled reader of a segment's first size bytes.
+func (s *Store) scanner(seg *segment, size int64, chunk int) (*scanner, error) {
+	f, err := seg.file()
+	if err != nil {
+		return nil, err
+	}
+	sc := s.scanners.Get().(*scanner)
+	sc.reset(f, size, chunk)
+	return sc, nil
+}
+
+func (s *Store) putScanner(sc *scanner) {
+	if cap(sc.buf) > 2*checkWindow {
+		sc.buf = nil
+	}
+	sc.f = nil
+	s.scanners.Put(sc)
+}

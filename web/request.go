@@ -1,0 +1,106 @@
+package web
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"net/http"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"sync/atomic"
+)
+
+// requestIDs gives ids to requests that bring none: random for the process, then counted.
+type requestIDs struct {
+	process string
+	n       atomic.Uint64
+}
+
+func newRequestIDs() *requestIDs {
+	var b [6]byte
+	_, _ = rand.Read(b[:]) // never fails (crypto/rand)
+	return &requestIDs{process: hex.EncodeToString(b[:]) + "-"}
+}
+
+const maxRequestID = 128
+
+// of returns the request's own id where it is a plain word, else a new one.
+func (ids *requestIDs) of(r *http.Request) string {
+	if h := r.Header["X-Request-Id"]; len(h) == 1 && plainWord(h[0]) {
+		return h[0]
+	}
+	return ids.process + strconv.FormatUint(ids.n.Add(1), 16)
+}
+
+// plainWord says that a text may stand in logs and headers as it is.
+func plainWord(s string) bool {
+	if s == "" || len(s) > maxRequestID {
+		return false
+	}
+	for i := 0; i < len(s); i++ {
+		if s[i] <= ' ' || s[i] >= 0x7f || s[i] == '"' || s[i] == '\\' {
+			return false
+		}
+	}
+	return true
+}
+
+// validTraceparent checks the form of W3C Trace Context, version 00.
+func validTraceparent(s string) bool {
+	if len(s) != 55 || s[:3] != "00-" || s[35] != '-' || s[52] != '-' {
+		return false
+	}
+	for _, part := range []string{s[3:35], s[36:52], s[53:55]} {
+		for i := 0; i < len(part); i++ {
+			if c := part[i]; (c < '0' || c > '9') && (c < 'a' || c > 'f') {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func stack() string { return string(debug.Stack()) }
+
+// cors answers browsers of other origins (Fetch standard, CORS protocol). Without
+// allowed origins it does nothing, so that browsers refuse.
+type cors struct {
+	origins []string
+	any     bool
+}
+
+func newCORS(origins []string) *cors {
+	return &cors{origins: origins, any: slices.Contains(origins, "*")}
+}
+
+const (
+	corsMethods = "GET, HEAD, POST, PUT, PATCH, DELETE"
+	corsHeaders = "Authorization, Content-Type, Accept, If-Match, X-Request-Id, Traceparent, Idempotency-Key, Tidewire-Key, Tidewire-Expected-Offset, Tidewire-Cursor, Last-Event-ID"
+	corsExpose  = "ETag, Location, Retry-After, X-Request-Id, Tidewire-Acks, Tidewire-Warning"
+)
+
+// allows reports whether pages of that origin may use the API.
+func (c *cors) allows(origin string) bool { return c.any || slices.Contains(c.origins, origin) }
+
+// handle sets the headers and answers preflights; it reports whether it answered.
+func (c *cors) handle(w http.ResponseWriter, r *http.Request) bool {
+	if len(c.origins) == 0 {
+		return false
+	}
+	h := w.Header()
+	h.Add("Vary", "Origin")
+	origin := r.Header.Get("Origin")
+	if origin == "" || !c.allows(origin) {
+		return false
+	}
+	h.Set("Access-Control-Allow-Origin", origin)
+	if r.Method != http.MethodOptions || r.Header.Get("Access-Control-Request-Method") == "" {
+		h.Set("Access-Control-Expose-Headers", corsExpose)
+		return false
+	}
+	h.Set("Access-Control-Allow-Methods", corsMethods)
+	h.Set("Access-Control-Allow-Headers", corsHeaders)
+	h.Set("Access-Control-Max-Age", "600")
+	w.WriteHeader(http.StatusNoContent)
+	return true
+}

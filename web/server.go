@@ -1,0 +1,229 @@
+package web
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"tidewire/api/problem"
+	"tidewire/api/rest"
+	"tidewire/internal/model"
+)
+
+// Limits and timeouts of the HTTP port. A body may take as long as its sender needs,
+// as long as bytes keep coming; a long poll may wait a minute.
+const (
+	maxHeaderBytes    = 64 << 10
+	readHeaderTimeout = 10 * time.Second
+	idleTimeout       = 3 * time.Minute
+)
+
+// Streams are the WebSocket endpoints.
+type Streams interface {
+	// Routes are the rows of the streams' endpoints.
+	Routes() []*rest.Route
+	// Shutdown ends every stream, telling why, and returns when they have ended or ctx
+	// has.
+	Shutdown(ctx context.Context) error
+}
+
+// Config is what a Server is made of.
+type Config struct {
+	API            *rest.API
+	Streams        Streams
+	Metrics        *Metrics
+	Logger         *slog.Logger
+	Prefix         string // "" or "/x/y"
+	CORSOrigins    []string
+	TrustedProxies []netip.Prefix
+	TLS            *tls.Config // nil: plain HTTP
+	Now            func() time.Time
+}
+
+// Server is the HTTP port of a node.
+type Server struct {
+	http    *http.Server
+	streams Streams
+	tls     bool
+}
+
+// New builds the server; it does not listen yet.
+func New(c Config) (*Server, error) {
+	engine, err := router(c)
+	if err != nil {
+		return nil, err
+	}
+	h, err := pages(c.Prefix)
+	if err != nil {
+		return nil, err
+	}
+	front := &front{next: engine, pages: h, logger: c.Logger, prefix: c.Prefix, cors: newCORS(c.CORSOrigins), ids: newRequestIDs()}
+	s := &http.Server{
+		Handler: front, TLSConfig: c.TLS, MaxHeaderBytes: maxHeaderBytes,
+		ReadHeaderTimeout: readHeaderTimeout, IdleTimeout: idleTimeout,
+		ErrorLog: slog.NewLogLogger(c.Logger.Handler(), slog.LevelDebug),
+	}
+	return &Server{http: s, streams: c.Streams, tls: c.TLS != nil}, nil
+}
+
+// Handler is the whole HTTP surface, for tests that need no port.
+func (s *Server) Handler() http.Handler { return s.http.Handler }
+
+// Serve answers on the listener until Shutdown; the error is nil then.
+func (s *Server) Serve(l net.Listener) error {
+	var err error
+	if s.tls {
+		err = s.http.ServeTLS(l, "", "")
+	} else {
+		err = s.http.Serve(l)
+	}
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return fmt.Errorf("http port: %w", err)
+}
+
+// Shutdown stops accepting, ends the streams and waits for requests under way until ctx
+// ends; then it closes what is left.
+func (s *Server) Shutdown(ctx context.Context) error {
+	streams := make(chan error, 1)
+	s.http.RegisterOnShutdown(func() { streams <- s.streams.Shutdown(ctx) })
+	err := s.http.Shutdown(ctx)
+	if err != nil {
+		err = errors.Join(err, s.http.Close())
+	}
+	select {
+	case streamErr := <-streams:
+		return errors.Join(err, streamErr)
+	case <-ctx.Done():
+		return errors.Join(err, context.Cause(ctx))
+	}
+}
+
+// router builds the gin engine. Path values stay escaped for the router and are decoded
+// once by the REST layer, so that %2F and + in names keep their meaning.
+func router(c Config) (*gin.Engine, error) {
+	gin.SetMode(gin.ReleaseMode)
+	e := gin.New()
+	e.UseEscapedPath = true
+	e.UnescapePathValues = false
+	e.RedirectTrailingSlash = false
+	e.HandleMethodNotAllowed = true
+	proxies := make([]string, len(c.TrustedProxies))
+	for i, p := range c.TrustedProxies {
+		proxies[i] = p.String()
+	}
+	if len(proxies) == 0 {
+		proxies = nil
+	}
+	if err := e.SetTrustedProxies(proxies); err != nil {
+		return nil, err
+	}
+	e.Use(c.Metrics.observe)
+	e.NoRoute(func(g *gin.Context) {
+		fail(g, model.Errorf(model.NotFound, "there is nothing at %s", g.Request.URL.Path))
+	})
+	e.NoMethod(func(g *gin.Context) {
+		fail(g, model.Errorf(model.MethodNotAllowed, "%s does not have the method %s", g.Request.URL.Path, g.Request.Method))
+	})
+	c.API.Register(e, c.Streams.Routes())
+	return e, nil
+}
+
+func fail(g *gin.Context, err error) {
+	m := g.Request.Method
+	problem.Write(g.Writer, err, problem.Occurrence{
+		Path: g.Request.URL.EscapedPath(), RequestID: g.Writer.Header().Get("X-Request-Id"),
+		Write: m != http.MethodGet && m != http.MethodHead,
+	})
+}
+
+// front is what every request passes before the router.
+type front struct {
+	next   http.Handler
+	pages  http.Handler
+	logger *slog.Logger
+	prefix string
+	cors   *cors
+	ids    *requestIDs
+}
+
+// ServeHTTP gives the request its id, cuts the path prefix, and keeps a panic from
+// reaching the client.
+func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	id := f.ids.of(r)
+	h := w.Header()
+	h["X-Request-Id"] = []string{id}
+	h["X-Content-Type-Options"] = nosniff
+	if tp := r.Header["Traceparent"]; len(tp) == 1 && validTraceparent(tp[0]) {
+		h["Traceparent"] = tp
+	}
+	defer f.recovered(w, r, id)
+	if f.cors.handle(w, r) {
+		return
+	}
+	if f.prefix != "" {
+		if r = f.cutPrefix(w, r); r == nil {
+			return
+		}
+	}
+	if strings.Contains(r.URL.EscapedPath(), "//") {
+		f.problem(w, r, model.Errorf(model.NotFound, "the path has an empty segment"))
+		return
+	}
+	if isPage(r.URL.Path) {
+		f.pages.ServeHTTP(w, r)
+		return
+	}
+	f.next.ServeHTTP(w, r)
+}
+
+var nosniff = []string{"nosniff"}
+
+func (f *front) problem(w http.ResponseWriter, r *http.Request, err error) {
+	problem.Write(w, err, problem.Occurrence{
+		Path: r.URL.EscapedPath(), RequestID: w.Header().Get("X-Request-Id"),
+		Write: r.Method != http.MethodGet && r.Method != http.MethodHead,
+	})
+}
+
+// cutPrefix returns the request as it is below the prefix, or answers 404.
+func (f *front) cutPrefix(w http.ResponseWriter, r *http.Request) *http.Request {
+	p, ok := strings.CutPrefix(r.URL.Path, f.prefix)
+	if !ok || p != "" && p[0] != '/' {
+		f.problem(w, r, model.Errorf(model.NotFound, "this node serves below %s/", f.prefix))
+		return nil
+	}
+	if p == "" {
+		p = "/"
+	}
+	cut := r.Clone(r.Context())
+	cut.URL.Path = p
+	if raw, ok := strings.CutPrefix(r.URL.RawPath, f.prefix); ok && r.URL.RawPath != "" {
+		cut.URL.RawPath = raw
+	}
+	return cut
+}
+
+// recovered answers a panic with 500 and logs its stack. http.ErrAbortHandler keeps its
+// meaning: the connection is cut.
+func (f *front) recovered(w http.ResponseWriter, r *http.Request, id string) {
+	p := recover()
+	if p == nil {
+		return
+	}
+	if err, ok := p.(error); ok && errors.Is(err, http.ErrAbortHandler) {
+		panic(p)
+	}
+	f.logger.Error("a handler panicked", "method", r.Method, "path", r.URL.Path, "request_id", id, "panic", p, "stack", stack())
+	f.problem(w, r, model.Errorf(model.Internal, "an internal error; the log has more under the request id"))
+}

@@ -1,0 +1,28 @@
+package web
+
+import (
+	"context"
+	"net/http"
+
+	"tidewire/api/rest"
+	"tidewire/web/ws"
+)
+
+// streams mounts the WebSocket endpoints behind the checks of REST.
+type streams struct{ consume *ws.Handler }
+
+// NewStreams returns the WebSocket endpoints.
+func NewStreams(h *ws.Handler) Streams { return &streams{h} }
+
+// Routes are the rows of the WebSocket endpoints.
+func (s *streams) Routes() []*rest.Route {
+	return []*rest.Route{
+		{Method: http.MethodGet, Path: "/v1/ws/consume", ID: "consume", Needs: "read topic", Stream: true, Handle: func(c *rest.Call) error {
+			return s.consume.Consume(c.Writer, c.Request, c.Caller(), c.Token())
+		}},
+		{Method: http.MethodGet, Path: "/v1/ws/produce", Needs: "not built yet", Stream: true},
+	}
+}
+
+// Shutdown ends every stream with the reason node-stopping.
+func (s *streams) Shutdown(ctx context.Context) error { return s.consume.Shutdown(ctx) }
