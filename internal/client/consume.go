@@ -75,9 +75,10 @@ type reader struct {
 	c *Client
 	o ConsumeOptions
 
-	mu   sync.Mutex
-	emit func([]byte) error // called under mu, which keeps the output's lines whole
-	n    int64              // guarded by mu: records handed out
+	mu    sync.Mutex
+	emit  func([]byte) error // called under mu, which keeps the output's lines whole
+	n     int64              // guarded by mu: records handed out
+	ended bool               // guarded by mu: nothing may be handed out any more
 }
 
 // cursor is a position in one partition.
@@ -254,6 +255,9 @@ func (r *reader) handOut(cur *cursor, p *page) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, raw := range p.Records {
+		if r.ended {
+			return errEnough
+		}
 		if !r.o.Follow && p.NextOffset > cur.end { // this page reaches beyond the end
 			var at struct {
 				Offset model.Offset `json:"offset"`
@@ -282,9 +286,11 @@ func (r *reader) oneLocked(raw []byte) error {
 		raw = b.Bytes()
 	}
 	if err := r.emit(raw); err != nil {
+		r.ended = true
 		return err
 	}
 	if r.n++; r.n == r.o.Max {
+		r.ended = true
 		return errEnough
 	}
 	return nil

@@ -73,7 +73,10 @@ func (c *Client) Produce(ctx context.Context, in io.Reader, o ProduceOptions) (P
 	defer func() { _ = g.Stop(0) }() // a Read that blocks cannot be ended
 	chunks := make(chan []byte, 2)
 	var readErr error // written before chunks is closed
-	g.Go("read input", func(ctx context.Context) { readErr = readChunks(ctx, in, chunks) })
+	g.Go("read input", func(ctx context.Context) {
+		defer close(chunks)
+		readErr = readChunks(ctx, in, chunks)
+	})
 	err := p.run(ctx, chunks)
 	if err == nil {
 		err = readErr

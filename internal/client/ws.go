@@ -46,7 +46,10 @@ func (c *Client) WebSocket(ctx context.Context, path string, in io.Reader, o WSO
 	conn.SetReadLimit(wsFrameLimit)
 	g := lifecycle.New(ctx)
 	s := &socket{conn: conn, o: o, emit: emit, chunks: make(chan []byte), frames: make(chan []byte)}
-	g.Go("read input", func(ctx context.Context) { s.inputErr = readChunks(ctx, in, s.chunks) })
+	g.Go("read input", func(ctx context.Context) {
+		defer close(s.chunks)
+		s.inputErr = readChunks(ctx, in, s.chunks)
+	})
 	g.Go("read frames", s.readFrames)
 	err = s.run(ctx)
 	s.close()
