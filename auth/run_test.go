@@ -187,3 +187,16 @@ func TestRunRotatesPrunesAndRetriesUntilItIsTold(t *testing.T) {
 		require.NoError(t, g.Stop(stopTimeout))
 	})
 }
+
+func TestATokenDoesNotOutliveItsKey(t *testing.T) {
+	t.Parallel()
+	n := withUsers(t, "alice")
+	n.login(t, "alice")
+	k := n.cluster.Image().NewestSigningKey()
+	n.Service.accessTTL = time.Hour // the setting was raised after the key was made
+	n.clock.at.Store(k.SignUntil.Time().Add(-time.Millisecond).UnixNano())
+	g := n.login(t, "alice")
+	require.Equal(t, k.KID, headerKid(t, g.AccessToken))
+	require.False(t, g.ExpiresAt.After(k.VerifyUntil.Time()))
+	require.Less(t, g.ExpiresIn, time.Hour)
+}

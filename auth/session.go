@@ -14,8 +14,8 @@ import (
 // Grant is what a login or a refresh gives.
 type Grant struct {
 	AccessToken  string
-	ExpiresAt    time.Time // of the access token
-	ExpiresIn    time.Duration
+	ExpiresAt    time.Time     // of the access token
+	ExpiresIn    time.Duration // from now; the full lifetime but for a key that ends sooner
 	RefreshToken string
 	Username     string
 	Admin        bool
@@ -124,7 +124,7 @@ func (s *Service) grant(ctx context.Context, res metadata.Result, token refreshT
 		return nil, err
 	}
 	return &Grant{
-		AccessToken: access, ExpiresAt: exp, ExpiresIn: exp.Sub(s.now()), RefreshToken: token.String(),
+		AccessToken: access, ExpiresAt: exp, ExpiresIn: min(s.accessTTL, exp.Sub(s.now())), RefreshToken: token.String(),
 		Username: user.Name, Admin: user.Admin,
 	}, nil
 }

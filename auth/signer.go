@@ -102,7 +102,7 @@ func (s *Service) addKey(ctx context.Context, rotate bool) error {
 	signUntil := now.Add(s.rotateEvery + signSlack)
 	cmd := metadata.AddSigningKey{
 		KID: kid, PublicKey: pub, SealedPrivate: s.sealer.Seal(signingPurpose(kid), private.Seed()),
-		SignUntil: metadata.MillisOf(signUntil), VerifyUntil: metadata.MillisOf(signUntil.Add(s.accessTTL)),
+		SignUntil: metadata.MillisOf(signUntil), VerifyUntil: metadata.MillisOf(signUntil.Add(s.accessTTL + time.Second)),
 		Now: metadata.MillisOf(now),
 	}
 	if newest := img.NewestSigningKey(); newest != nil {
@@ -124,8 +124,8 @@ func (s *Service) issue(ctx context.Context, u *metadata.User, sessionID string)
 	if err != nil {
 		return "", time.Time{}, err
 	}
-	now := s.now().Truncate(time.Second)
-	exp := now.Add(s.accessTTL)
+	now := s.now()
+	exp := now.Add(s.accessTTL + time.Second - 1).Truncate(time.Second) // a token counts whole seconds
 	if last := k.VerifyUntil.Time().Truncate(time.Second); exp.After(last) {
 		exp = last // the key was made when tokens lived less long
 	}

@@ -1,0 +1,180 @@
+package broker
+
+import (
+	"context"
+
+	"tidewire/broker/partition"
+	"tidewire/cluster/metadata"
+	"tidewire/internal/model"
+)
+
+// Stream is a read that lasts, of topics followed by a client that stays connected. It
+// is woken by what it follows and pulls from the log: nothing is queued for it. It pins
+// a topic by its id, so that one that was deleted and created anew ends it. Only one
+// goroutine at a time may use it and its topics; Changed may be received from another.
+type Stream struct {
+	b       *Broker
+	caller  Caller
+	watcher *partition.Watcher
+	unwatch func()
+	topics  []*StreamTopic
+}
+
+// NewStream returns a stream that follows nothing yet. Close must be called.
+func (b *Broker) NewStream(c Caller) *Stream {
+	w := partition.NewWatcher()
+	return &Stream{b: b, caller: c, watcher: w, unwatch: b.Watch(w)}
+}
+
+// Changed receives after one or more changes of a partition that is open, or of the
+// metadata. What ends by the clock alone, such as a token, wakes nobody.
+func (s *Stream) Changed() <-chan struct{} { return s.watcher.C() }
+
+// SetCaller replaces the caller, whose token was renewed.
+func (s *Stream) SetCaller(c Caller) { s.caller = c }
+
+// Check tells whether the stream may go on: the token must not have ended, the rights
+// must still be there and the topics too. Call it whenever Changed received, before
+// reading. Errors: what the caller's Verify says, forbidden, unknown-topic.
+func (s *Stream) Check(ctx context.Context) error {
+	if s.caller.Verify != nil {
+		if err := s.caller.Verify(ctx); err != nil {
+			return err
+		}
+	}
+	for _, t := range s.topics {
+		if err := s.mayRead(ctx, t.t.name); err != nil {
+			return err
+		}
+	}
+	img := s.b.meta.Image()
+	for _, t := range s.topics {
+		if img.TopicByID(t.t.id) == nil {
+			return unknownTopic(t.t.name)
+		}
+	}
+	return nil
+}
+
+func (s *Stream) mayRead(ctx context.Context, topic string) error {
+	if s.b.authorizer.Allowed(s.caller.Principal, metadata.OpRead, metadata.ResourceTopic, topic, s.caller.Host) {
+		return nil
+	}
+	return s.b.mayRead(ctx, s.caller, topic)
+}
+
+// Follow adds topics, all or none. Rights are looked at before existence. Errors:
+// forbidden, unknown-topic, leader-unavailable.
+func (s *Stream) Follow(ctx context.Context, names []string) ([]*StreamTopic, error) {
+	for _, n := range names {
+		if err := s.mayRead(ctx, n); err != nil {
+			return nil, err
+		}
+	}
+	added := make([]*StreamTopic, len(names))
+	for i, n := range names {
+		t, err := s.b.topic(ctx, n)
+		if err != nil {
+			return nil, err
+		}
+		added[i] = &StreamTopic{s: s, t: t, open: map[model.PartitionID]*partition.Partition{}}
+	}
+	s.topics = append(s.topics, added...)
+	return added, nil
+}
+
+// Unfollow ends the following of every topic. Its StreamTopics must not be used again.
+func (s *Stream) Unfollow() {
+	for _, t := range s.topics {
+		for _, p := range t.open {
+			p.Unwatch(s.watcher)
+		}
+	}
+	s.topics = nil
+}
+
+// Close ends the stream.
+func (s *Stream) Close() {
+	s.Unfollow()
+	s.unwatch()
+}
+
+// StreamTopic is one topic that a stream follows.
+type StreamTopic struct {
+	s    *Stream
+	t    *topic
+	open map[model.PartitionID]*partition.Partition
+}
+
+// Name is the topic's name.
+func (t *StreamTopic) Name() string { return t.t.name }
+
+// Partitions is the topic's number of partitions now, which only grows. It waits until
+// this node has opened those that the metadata has. Errors: unknown-topic,
+// leader-unavailable.
+func (t *StreamTopic) Partitions(ctx context.Context) (int, error) {
+	want := t.s.b.meta.Image().TopicByID(t.t.id)
+	if want == nil {
+		return 0, unknownTopic(t.t.name)
+	}
+	if n := len(*t.t.parts.Load()); n >= len(want.Partitions) {
+		return n, nil
+	}
+	now, err := t.s.b.topic(ctx, t.t.name)
+	if err != nil {
+		return 0, err
+	}
+	if now.id != t.t.id {
+		return 0, unknownTopic(t.t.name)
+	}
+	return len(*now.parts.Load()), nil
+}
+
+// Open resolves a position in a partition and from then on wakes the stream when the
+// partition changes. Opening one again only resolves. Errors: unknown-partition,
+// offset-out-of-range, leader-unavailable, storage-error.
+func (t *StreamTopic) Open(p model.PartitionID, at Position, iso Isolation) (model.Offset, error) {
+	part, isOpen := t.open[p]
+	if !isOpen {
+		parts := *t.t.parts.Load()
+		if p < 0 || int(p) >= len(parts) {
+			return 0, model.Errorf(model.UnknownPartition, "topic %q has partitions 0 to %d, not %d", t.t.name, len(parts)-1, p)
+		}
+		if part = parts[p]; part == nil {
+			return 0, t.t.notOpen(int32(p))
+		}
+	}
+	if err := part.Err(); err != nil {
+		return 0, err
+	}
+	off, err := resolve(part, at, iso)
+	if err == nil && !isOpen {
+		t.open[p] = part
+		part.Watch(t.s.watcher)
+	}
+	return off, err
+}
+
+// Read reads what an open partition has at once; the request's Topic and Wait are not
+// used. The caller's right is looked at, its token is not: see Check. Errors: forbidden,
+// unknown-topic, offset-out-of-range (retention or a deletion of records has passed the
+// position), leader-unavailable, storage-error.
+func (t *StreamTopic) Read(ctx context.Context, req *FetchRequest, visit Visit) (FetchInfo, error) {
+	if err := t.s.mayRead(ctx, t.t.name); err != nil {
+		return FetchInfo{}, err
+	}
+	part := t.open[req.Partition]
+	if part == nil {
+		return FetchInfo{}, model.Errorf(model.UnknownPartition, "partition %d of %q is not open in this stream", req.Partition, t.t.name)
+	}
+	if err := part.Err(); err != nil {
+		return FetchInfo{}, err
+	}
+	next, err := resolve(part, req.From, req.Isolation)
+	if err != nil {
+		return FetchInfo{}, err
+	}
+	f := fetching{b: t.s.b, topic: t.t, part: part, req: req, visit: visit, info: FetchInfo{NextOffset: next}}
+	err = f.more()
+	return f.info, err
+}

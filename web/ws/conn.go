@@ -1,0 +1,127 @@
+package ws
+
+import (
+	"bufio"
+	"encoding/base64"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"tidewire/internal/model"
+
+	"github.com/gorilla/websocket"
+)
+
+// hijacker hands gorilla the connection wrapped, so that writes are paced.
+type hijacker struct {
+	http.ResponseWriter
+	times timing
+	conn  *pacedConn // nil until taken over
+}
+
+// Hijack takes the connection over from the HTTP server.
+func (h *hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	c, rw, err := http.NewResponseController(h.ResponseWriter).Hijack()
+	if err != nil {
+		return nil, nil, err
+	}
+	h.conn = &pacedConn{Conn: c, slow: h.times.slow, cut: h.times.cut}
+	return h.conn, rw, nil
+}
+
+// Unwrap lets http.ResponseController find the writer below.
+func (h *hijacker) Unwrap() http.ResponseWriter { return h.ResponseWriter }
+
+// paceBytes is how much must be taken within a pacedConn's times.
+const paceBytes = 64 << 10
+
+// pacedConn bounds how long a client may take nothing, whatever the size of what is
+// written: a deadline for a whole frame would end a client that reads slowly but
+// steadily. A write that is stuck for the time slow still goes on, since only whole
+// frames can be followed by a close frame; after the time cut it fails.
+type pacedConn struct {
+	net.Conn
+	slow, cut time.Duration
+	stuck     atomic.Bool
+}
+
+// Write writes in pieces, each with its own deadline.
+func (c *pacedConn) Write(b []byte) (int, error) {
+	total := 0
+	for {
+		piece := b[total:min(len(b), total+paceBytes)]
+		began := time.Now()
+		if err := c.Conn.SetWriteDeadline(began.Add(c.cut)); err != nil {
+			return total, err
+		}
+		n, err := c.Conn.Write(piece)
+		total += n
+		if time.Since(began) >= c.slow {
+			c.stuck.Store(true)
+		}
+		if err != nil || total == len(b) {
+			return total, err
+		}
+	}
+}
+
+// SetWriteDeadline does nothing: deadlines are Write's.
+func (c *pacedConn) SetWriteDeadline(time.Time) error { return nil }
+
+// abort closes without waiting for what the client has not taken: the kernel would keep
+// up to some megabytes of it for minutes.
+func (c *pacedConn) abort() {
+	inner := c.Conn
+	if t, ok := inner.(interface{ NetConn() net.Conn }); ok { // TLS
+		inner = t.NetConn()
+	}
+	if t, ok := inner.(*net.TCPConn); ok {
+		_ = t.SetLinger(0)
+	}
+	_ = inner.Close()
+}
+
+func validKey(keys []string) bool {
+	if len(keys) != 1 {
+		return false
+	}
+	b, err := base64.StdEncoding.DecodeString(keys[0])
+	return err == nil && len(b) == 16
+}
+
+// Close codes of the contract (api.md §4), and of RFC 6455 §7.4.1 where it has none.
+const (
+	closeGoingAway  = websocket.CloseGoingAway           // 1001: the node stops
+	closeInternal   = websocket.CloseInternalServerErr   // 1011: a fault of this node
+	closeTryAgain   = websocket.CloseTryAgainLater       // 1013: connect again later
+	closeBadFrame   = 4400
+	closeAuthEnded  = 4401
+	closeNotAllowed = 4403
+	closeUnknown    = 4404
+	closeSlow       = 4408
+	closeFenced     = 4409
+	closeLimit      = 4429
+)
+
+// closeCode tells which close code follows an error frame without id.
+func closeCode(e *model.Error) int {
+	if e.Code == model.Fenced {
+		return closeFenced
+	}
+	switch status := model.Row(e.Code).Status; {
+	case status == http.StatusUnauthorized:
+		return closeAuthEnded
+	case status == http.StatusForbidden:
+		return closeNotAllowed
+	case status == http.StatusNotFound:
+		return closeUnknown
+	case status == http.StatusTooManyRequests:
+		return closeLimit
+	case status == http.StatusServiceUnavailable, status == http.StatusGatewayTimeout:
+		return closeTryAgain
+	case status == http.StatusInternalServerError:
+		return closeInternal
+	}
+	return closeBadFrame // the client's frame cannot be followed, or is not built yet
+}

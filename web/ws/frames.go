@@ -1,0 +1,225 @@
+package ws
+
+import (
+	"bytes"
+	"encoding/json"
+	"time"
+
+	"tidewire/api/problem"
+)
+
+// ConsumeFrames are the frames of GET /v1/ws/consume. Each is one JSON object in a text
+// message.
+type ConsumeFrames struct {
+	Client ClientFrames `json:"client"`
+	Server ServerFrames `json:"server"`
+}
+
+// ClientFrames are what the client may send, by their op.
+type ClientFrames struct {
+	Subscribe   SubscribeFrame   `json:"subscribe"`
+	Credit      CreditFrame      `json:"credit"`
+	Pause       PartitionsFrame  `json:"pause"`
+	Resume      PartitionsFrame  `json:"resume"`
+	Seek        SeekFrame        `json:"seek"`
+	Unsubscribe UnsubscribeFrame `json:"unsubscribe"`
+	Auth        AuthFrame        `json:"auth"`
+}
+
+// ServerFrames are what the server sends, by their op. Those in the past participle
+// answer a client's frame; pause, resume, seek, credit and unsubscribe are answered only
+// where the frame had an id.
+type ServerFrames struct {
+	Subscribed    SubscribedFrame    `json:"subscribed"`
+	Assigned      AssignedFrame      `json:"assigned"`
+	Records       RecordsFrame       `json:"records"`
+	Credited      CreditedFrame      `json:"credited"`
+	Paused        PartitionsAnswer   `json:"paused"`
+	Resumed       PartitionsAnswer   `json:"resumed"`
+	Sought        SoughtFrame        `json:"sought"`
+	Unsubscribed  AnswerFrame        `json:"unsubscribed"`
+	Authenticated AuthenticatedFrame `json:"authenticated"`
+	AuthExpiring  AuthExpiringFrame  `json:"auth-expiring"`
+	Error         ErrorFrame         `json:"error"`
+	End           EndFrame           `json:"end"`
+}
+
+// SubscribeFrame begins reading: the topics whole, and of topics that are named only in
+// partitions those partitions.
+type SubscribeFrame struct {
+	Op         string          `json:"op" binding:"required" enums:"subscribe"`
+	ID         any             `json:"id"` // a string or number, repeated in the answer
+	Topics     []string        `json:"topics"`
+	Partitions []StartPosition `json:"partitions"`
+	From       any             `json:"from"`                                            // earliest, latest (default) or a time in milliseconds
+	Credit     int64           `json:"credit" extensions:"x-nullable" minimum:"0"`      // absent: bounded by the server alone
+	MaxRecords int64           `json:"max_records" minimum:"1" maximum:"10000" default:"500"` // in one frame
+	Encoding   string          `json:"encoding" enums:"auto,json,text,base64" default:"auto"`
+	Isolation  string          `json:"isolation" enums:"read_committed,read_uncommitted" default:"read_committed"`
+}
+
+// StartPosition says where to begin in a partition; without next_offset as from says.
+type StartPosition struct {
+	Topic      string `json:"topic" binding:"required"`
+	Partition  int32  `json:"partition" binding:"required" minimum:"0"`
+	NextOffset int64  `json:"next_offset" minimum:"0"`
+}
+
+// CreditFrame grants further records to a subscription with credit.
+type CreditFrame struct {
+	Op      string `json:"op" binding:"required" enums:"credit"`
+	ID      any    `json:"id"`
+	Records int64  `json:"records" binding:"required" minimum:"1"`
+}
+
+// PartitionsFrame pauses or resumes assigned partitions.
+type PartitionsFrame struct {
+	Op         string      `json:"op" binding:"required" enums:"pause,resume"`
+	ID         any         `json:"id"`
+	Partitions []Partition `json:"partitions" binding:"required"`
+}
+
+// Partition names one partition.
+type Partition struct {
+	Topic     string `json:"topic" binding:"required"`
+	Partition int32  `json:"partition" binding:"required" minimum:"0"`
+}
+
+// SeekFrame moves the positions of assigned partitions, all or none.
+type SeekFrame struct {
+	Op         string     `json:"op" binding:"required" enums:"seek"`
+	ID         any        `json:"id"`
+	Partitions []Position `json:"partitions" binding:"required"`
+}
+
+// Position is the next offset to be read of a partition.
+type Position struct {
+	Topic      string `json:"topic" binding:"required"`
+	Partition  int32  `json:"partition" binding:"required" minimum:"0"`
+	NextOffset int64  `json:"next_offset" binding:"required" minimum:"0"`
+}
+
+// UnsubscribeFrame ends reading; the socket stays open.
+type UnsubscribeFrame struct {
+	Op string `json:"op" binding:"required" enums:"unsubscribe"`
+	ID any    `json:"id"`
+}
+
+// AuthFrame renews the token: another access token of the same user.
+type AuthFrame struct {
+	Op          string `json:"op" binding:"required" enums:"auth"`
+	ID          any    `json:"id"`
+	AccessToken string `json:"access_token" binding:"required"`
+}
+
+// AnswerFrame answers a frame of the client and repeats its id.
+type AnswerFrame struct {
+	Op string          `json:"op"`
+	ID json.RawMessage `json:"id,omitempty" extensions:"x-omittable"`
+}
+
+// SubscribedFrame answers subscribe with the values in effect. Those that belong to
+// members of groups and to filters are null.
+type SubscribedFrame struct {
+	AnswerFrame
+	MemberID   *string  `json:"member_id" extensions:"x-nullable"`
+	Group      *string  `json:"group" extensions:"x-nullable"`
+	Topics     []string `json:"topics"`
+	From       string   `json:"from" example:"latest"`
+	Credit     *int64   `json:"credit" extensions:"x-nullable"`
+	MaxRecords int64    `json:"max_records"`
+	Encoding   string   `json:"encoding" enums:"auto,json,text,base64"`
+	Isolation  string   `json:"isolation" enums:"read_committed,read_uncommitted"`
+}
+
+// AssignedFrame names partitions that are read from now on, and from where: after
+// subscribed all of them, later those that were added to a topic.
+type AssignedFrame struct {
+	Op         string     `json:"op" enums:"assigned"`
+	Partitions []Position `json:"partitions"`
+}
+
+// RecordsFrame brings records, those of a partition in order of their offsets.
+type RecordsFrame struct {
+	Op      string       `json:"op" enums:"records"`
+	Records []RecordView `json:"records"`
+}
+
+// RecordView is a record as it is given out.
+type RecordView struct {
+	Topic         string       `json:"topic"`
+	Partition     int32        `json:"partition"`
+	Offset        int64        `json:"offset"`
+	Timestamp     int64        `json:"timestamp"` // milliseconds since 1970
+	TimestampType string       `json:"timestamp_type" enums:"CreateTime,LogAppendTime"`
+	Key           *string      `json:"key" extensions:"x-nullable"`
+	KeyEncoding   string       `json:"key_encoding" enums:"text,base64,json,null"`
+	Value         any          `json:"value"`
+	ValueEncoding string       `json:"value_encoding" enums:"text,base64,json,null"`
+	Headers       []HeaderView `json:"headers"`
+}
+
+// HeaderView is one header of a record.
+type HeaderView struct {
+	Name         string `json:"name"`
+	Value        any    `json:"value"`
+	Encoding     string `json:"encoding" enums:"text,base64,json,null"`
+	NameEncoding string `json:"name_encoding" extensions:"x-omittable"` // base64 where the name is not UTF-8
+}
+
+// CreditedFrame answers credit with what is granted and not used yet.
+type CreditedFrame struct {
+	AnswerFrame
+	Credit int64 `json:"credit"`
+}
+
+// PartitionsAnswer answers pause and resume.
+type PartitionsAnswer struct {
+	AnswerFrame
+	Partitions []Partition `json:"partitions"`
+}
+
+// SoughtFrame answers seek.
+type SoughtFrame struct {
+	AnswerFrame
+	Partitions []Position `json:"partitions"`
+}
+
+// AuthenticatedFrame answers auth. expires_at is null where the token does not end.
+type AuthenticatedFrame struct {
+	AnswerFrame
+	ExpiresAt *string `json:"expires_at" extensions:"x-nullable" format:"date-time"`
+}
+
+// AuthExpiringFrame comes 60 s before the token ends.
+type AuthExpiringFrame struct {
+	Op        string `json:"op" enums:"auth-expiring"`
+	ExpiresAt string `json:"expires_at" format:"date-time"`
+}
+
+// ErrorFrame tells what went wrong. With an id it answers a frame and the socket stays
+// open; without one a close follows.
+type ErrorFrame struct {
+	AnswerFrame
+	Problem problem.Problem `json:"problem"`
+}
+
+// EndFrame precedes a close that is nobody's fault.
+type EndFrame struct {
+	Op     string `json:"op" enums:"end"`
+	Reason string `json:"reason" enums:"node-stopping"`
+}
+
+// encodeFrame writes a frame as JSON. Its types are this file's: encoding cannot fail.
+func encodeFrame(v any) []byte {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		panic(err)
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
+}
+
+// timeText is a time as frames give it: RFC 3339, UTC, milliseconds.
+func timeText(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
