@@ -44,6 +44,7 @@ type pacedConn struct {
 	net.Conn
 	slow, cut time.Duration
 	stuck     atomic.Bool
+	last      atomic.Pointer[time.Time] // no write may last longer, where set
 }
 
 // Write writes in pieces, each with its own deadline.
@@ -52,7 +53,7 @@ func (c *pacedConn) Write(b []byte) (int, error) {
 	for {
 		piece := b[total:min(len(b), total+paceBytes)]
 		began := time.Now()
-		if err := c.Conn.SetWriteDeadline(began.Add(c.cut)); err != nil {
+		if err := c.allow(began.Add(c.cut)); err != nil {
 			return total, err
 		}
 		n, err := c.Conn.Write(piece)
@@ -64,6 +65,24 @@ func (c *pacedConn) Write(b []byte) (int, error) {
 			return total, err
 		}
 	}
+}
+
+// allow sets the deadline of the next write. hurry may come between: it sets last first
+// and its deadline then, this the other way round, so that the earlier one stays.
+func (c *pacedConn) allow(until time.Time) error {
+	if err := c.Conn.SetWriteDeadline(until); err != nil {
+		return err
+	}
+	if last := c.last.Load(); last != nil && last.Before(until) {
+		return c.Conn.SetWriteDeadline(*last)
+	}
+	return nil
+}
+
+// hurry lets no write, the present one included, last beyond a time.
+func (c *pacedConn) hurry(until time.Time) {
+	c.last.Store(&until)
+	_ = c.Conn.SetWriteDeadline(until) // a connection that has ended needs none
 }
 
 // SetWriteDeadline does nothing: deadlines are Write's.
@@ -92,9 +111,9 @@ func validKey(keys []string) bool {
 
 // Close codes of the contract (api.md §4), and of RFC 6455 §7.4.1 where it has none.
 const (
-	closeGoingAway  = websocket.CloseGoingAway           // 1001: the node stops
-	closeInternal   = websocket.CloseInternalServerErr   // 1011: a fault of this node
-	closeTryAgain   = websocket.CloseTryAgainLater       // 1013: connect again later
+	closeGoingAway  = websocket.CloseGoingAway         // 1001: the node stops
+	closeInternal   = websocket.CloseInternalServerErr // 1011: a fault of this node
+	closeTryAgain   = websocket.CloseTryAgainLater     // 1013: connect again later
 	closeBadFrame   = 4400
 	closeAuthEnded  = 4401
 	closeNotAllowed = 4403

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"tidewire/api/problem"
+	"tidewire/api/rest"
 )
 
 // ConsumeFrames are the frames of GET /v1/ws/consume. Each is one JSON object in a text
@@ -51,8 +52,8 @@ type SubscribeFrame struct {
 	ID         any             `json:"id"` // a string or number, repeated in the answer
 	Topics     []string        `json:"topics"`
 	Partitions []StartPosition `json:"partitions"`
-	From       any             `json:"from"`                                            // earliest, latest (default) or a time in milliseconds
-	Credit     int64           `json:"credit" extensions:"x-nullable" minimum:"0"`      // absent: bounded by the server alone
+	From       any             `json:"from"`                                                  // earliest, latest (default) or a time in milliseconds
+	Credit     int64           `json:"credit" extensions:"x-nullable" minimum:"0"`            // absent: bounded by the server alone
 	MaxRecords int64           `json:"max_records" minimum:"1" maximum:"10000" default:"500"` // in one frame
 	Encoding   string          `json:"encoding" enums:"auto,json,text,base64" default:"auto"`
 	Isolation  string          `json:"isolation" enums:"read_committed,read_uncommitted" default:"read_committed"`
@@ -141,30 +142,8 @@ type AssignedFrame struct {
 
 // RecordsFrame brings records, those of a partition in order of their offsets.
 type RecordsFrame struct {
-	Op      string       `json:"op" enums:"records"`
-	Records []RecordView `json:"records"`
-}
-
-// RecordView is a record as it is given out.
-type RecordView struct {
-	Topic         string       `json:"topic"`
-	Partition     int32        `json:"partition"`
-	Offset        int64        `json:"offset"`
-	Timestamp     int64        `json:"timestamp"` // milliseconds since 1970
-	TimestampType string       `json:"timestamp_type" enums:"CreateTime,LogAppendTime"`
-	Key           *string      `json:"key" extensions:"x-nullable"`
-	KeyEncoding   string       `json:"key_encoding" enums:"text,base64,json,null"`
-	Value         any          `json:"value"`
-	ValueEncoding string       `json:"value_encoding" enums:"text,base64,json,null"`
-	Headers       []HeaderView `json:"headers"`
-}
-
-// HeaderView is one header of a record.
-type HeaderView struct {
-	Name         string `json:"name"`
-	Value        any    `json:"value"`
-	Encoding     string `json:"encoding" enums:"text,base64,json,null"`
-	NameEncoding string `json:"name_encoding" extensions:"x-omittable"` // base64 where the name is not UTF-8
+	Op      string            `json:"op" enums:"records"`
+	Records []rest.RecordView `json:"records"`
 }
 
 // CreditedFrame answers credit with what is granted and not used yet.

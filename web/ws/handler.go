@@ -282,6 +282,9 @@ func (h *Handler) Shutdown(ctx context.Context) error {
 	if len(h.sockets) == 0 {
 		close(h.idle)
 	}
+	for s := range h.sockets {
+		s.hurry()
+	}
 	h.mu.Unlock()
 	select {
 	case <-h.idle:

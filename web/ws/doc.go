@@ -1,0 +1,46 @@
+// Package ws is the WebSocket door: GET /v1/ws/consume as a reader without a group
+// (api.md §4). It decodes frames, calls the broker and encodes what comes; rights are
+// looked at in the broker, on every read.
+//
+// # State, goroutines, memory
+//
+// A socket is a session with two goroutines of the node's Group: "ws/read" reads and
+// decodes one frame at a time and hands it over without a buffer, "ws/write" has all the
+// state, follows the frames, pulls from the log and alone writes. The HTTP handler
+// returns after the handshake. Nothing is queued: records are read from the log when the
+// client has taken those before, so a socket holds one records frame (256 KiB and the
+// record that passes it) while its client is slow, and none while it is idle. Sessions
+// wake by the partitions and the metadata they follow and by the clock of their token,
+// never by polling. Lock order: Handler.mu, then nothing; no session holds a lock while
+// it reads or writes.
+//
+// # Start and stop
+//
+// New starts nothing. Shutdown ends all sockets with end {reason: "node-stopping"} and
+// 1001 and waits; so do the draining of the broker and the end of the Group's context.
+//
+// # Choices that the contract leaves open
+//
+//   - A topic in topics is read whole, partitions that are added later too (from their
+//     log start, told by a further assigned frame that names only them). A partition in
+//     partitions begins at its next_offset, or without one as from says; where its topic
+//     is not in topics only the partitions named are read.
+//   - credit, pause, resume, seek and unsubscribe are answered by credited, paused,
+//     resumed, sought and unsubscribed where they have an id, and not at all without.
+//     After these answers no record frame follows that contradicts them.
+//   - id is a string or a number and comes back byte for byte. null means the same as
+//     leaving a member out.
+//   - In the query topics are separated by commas, partitions is the frame's JSON array.
+//   - Close codes besides the contract's: 1013 follows 503 and 504 (come again), 1011
+//     other faults of the node. Errors about a frame without id that have no code of
+//     their own (501, 409, 413, 416, 422) close with 4400. Frames over 256 KiB are
+//     request-too-large and 4400.
+//   - Where retention or a deletion of records overtakes a reader it ends with
+//     offset-out-of-range, which tells earliest and latest, and 4408: going on at the log
+//     start would hide the loss.
+//   - slow: a client that takes no 64 KiB for 10 s gets timeout and 4408 when it goes on,
+//     and is cut after 30 s: a close frame can only follow a whole frame.
+//   - An auth that fails ends the socket with an error without id and 4401. One that
+//     cannot be decided, since the quorum is not there, ends it with 1013.
+//   - A client that offers other subprotocols only is refused (422).
+package ws

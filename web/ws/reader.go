@@ -1,0 +1,300 @@
+package ws
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+
+	"tidewire/api/recordjson"
+	"tidewire/broker"
+	"tidewire/internal/model"
+	"tidewire/storage/record"
+)
+
+// frameBytes is about how large a records frame gets: the record that passes it still
+// comes whole. A socket holds one such frame while the client is slow, and no more.
+const frameBytes = 256 << 10
+
+// reader is what a socket without a group reads: partitions and where it is in them.
+type reader struct {
+	want   *subscription
+	topics []*readTopic
+	parts  []*readPartition // in the order in which they were assigned
+	byName map[Partition]*readPartition
+	turn   int   // index of the partition that the next frame begins with
+	credit int64 // records that may still be sent, where want.credit is set
+}
+
+type readTopic struct {
+	topic *broker.StreamTopic
+	whole bool // every partition is read, those added later too
+	known int  // partitions that are assigned, where whole
+}
+
+type readPartition struct {
+	topic  *broker.StreamTopic
+	name   Partition
+	next   model.Offset
+	paused bool
+}
+
+// subscribe follows the topics and resolves where to begin; after an error nothing is
+// followed.
+func (s *session) subscribe(ctx context.Context, want *subscription) error {
+	r, err := newReader(ctx, s.stream, want)
+	if err != nil {
+		s.stream.Unfollow()
+		return err
+	}
+	s.reader = r
+	return nil
+}
+
+func newReader(ctx context.Context, stream *broker.Stream, want *subscription) (*reader, error) {
+	r := &reader{want: want, byName: map[Partition]*readPartition{}}
+	if want.credit != nil {
+		r.credit = *want.credit
+	}
+	topics, err := stream.Follow(ctx, want.names())
+	if err != nil {
+		return nil, err
+	}
+	index := map[string]int{}
+	for i, t := range topics {
+		index[t.Name()] = i
+		rt := &readTopic{topic: t, whole: i < len(want.topics)}
+		r.topics = append(r.topics, rt)
+		if err := r.assignWhole(ctx, rt, want.startOf); err != nil {
+			return nil, err
+		}
+	}
+	for _, p := range want.partitions {
+		if r.byName[p.Partition] != nil {
+			continue
+		}
+		t := topics[index[p.Topic]]
+		if err := r.assign(t, p.Partition, want.startOf(p.Partition)); err != nil {
+			return nil, err
+		}
+	}
+	return r, nil
+}
+
+// assignWhole assigns the partitions of a whole topic that are not assigned yet.
+func (r *reader) assignWhole(ctx context.Context, t *readTopic, from func(Partition) broker.Position) error {
+	if !t.whole {
+		return nil
+	}
+	n, err := t.topic.Partitions(ctx)
+	if err != nil {
+		return err
+	}
+	for ; t.known < n; t.known++ {
+		p := Partition{Topic: t.topic.Name(), Partition: int32(t.known)}
+		if err := r.assign(t.topic, p, from(p)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *reader) assign(t *broker.StreamTopic, name Partition, at broker.Position) error {
+	next, err := t.Open(model.PartitionID(name.Partition), at, r.want.isolation)
+	if err != nil {
+		return ofPartition(err, name)
+	}
+	p := &readPartition{topic: t, name: name, next: next}
+	r.parts = append(r.parts, p)
+	r.byName[name] = p
+	return nil
+}
+
+// ofPartition says in an error about offsets which partition it is about.
+func ofPartition(err error, p Partition) error {
+	if e := model.AsError(err); e.Code == model.OffsetOutOfRange {
+		return e.WithExtra("topic", p.Topic).WithExtra("partition", p.Partition)
+	}
+	return err
+}
+
+// takeAdded assigns partitions that were added to whole topics, from their log start, and
+// tells the client: nothing that is written to them is missed.
+func (s *session) takeAdded(ctx context.Context) *ending {
+	r := s.reader
+	before := len(r.parts)
+	for _, t := range r.topics {
+		err := r.assignWhole(ctx, t, func(Partition) broker.Position { return broker.Position{Kind: broker.Earliest} })
+		if err != nil {
+			return s.failed(err)
+		}
+	}
+	if len(r.parts) == before {
+		return nil
+	}
+	return s.send(encodeFrame(AssignedFrame{"assigned", r.positions(before)}))
+}
+
+// buffers hold one records frame while it is made and written.
+var buffers = sync.Pool{New: func() any { b := make([]byte, 0, 64<<10); return &b }}
+
+// maxPooledBuffer bounds what the pool keeps.
+const maxPooledBuffer = 2 * frameBytes
+
+// deliver sends at most one frame of records. Each partition is asked once per frame,
+// and the next frame begins with the partition behind the last one that gave something,
+// so that none waits for more than one frame of each other.
+func (s *session) deliver(ctx context.Context) (sent bool, _ *ending) {
+	r := s.reader
+	room := int(r.want.maxRecords)
+	if r.want.credit != nil {
+		room = int(min(r.want.maxRecords, r.credit))
+	}
+	if room == 0 {
+		return false, nil
+	}
+	buf := buffers.Get().(*[]byte)
+	b, n, readErr := r.collect(ctx, append((*buf)[:0], `{"op":"records","records":[`...), room)
+	defer func() {
+		if cap(b) <= maxPooledBuffer {
+			*buf = b
+			buffers.Put(buf)
+		}
+	}()
+	if n > 0 {
+		if r.want.credit != nil {
+			r.credit -= int64(n)
+		}
+		b = append(b, `]}`...)
+		if end := s.send(b); end != nil {
+			return true, end
+		}
+	}
+	switch {
+	case readErr == nil:
+		return n > 0, nil
+	case model.HasCode(readErr, model.OffsetOutOfRange): // deletion has overtaken the client
+		return true, s.failedWith(model.AsError(readErr), closeSlow)
+	}
+	return true, s.failed(readErr)
+}
+
+// collect appends up to room records, each partition's in its order.
+func (r *reader) collect(ctx context.Context, b []byte, room int) (_ []byte, n int, _ error) {
+	first := len(b)
+	meta := recordjson.Meta{}
+	enc := recordjson.Encodings{Value: r.want.encoding}
+	visit := func(rec *record.Record, logAppendTime bool) {
+		if len(b) > first {
+			b = append(b, ',')
+		}
+		meta.LogAppendTime = logAppendTime
+		b = recordjson.AppendRecord(b, &meta, rec, enc)
+	}
+	for range r.parts {
+		p := r.parts[r.turn%len(r.parts)]
+		r.turn = (r.turn + 1) % len(r.parts)
+		if p.paused {
+			continue
+		}
+		meta.Topic, meta.Partition = p.name.Topic, model.PartitionID(p.name.Partition)
+		info, err := p.topic.Read(ctx, &broker.FetchRequest{
+			Partition: meta.Partition, From: broker.Position{Value: int64(p.next)}, Isolation: r.want.isolation,
+			MaxRecords: room - n, MaxBytes: max(1, frameBytes-len(b)),
+		}, visit)
+		n += info.Records
+		if err != nil {
+			return b, n, ofPartition(err, p.name)
+		}
+		p.next = info.NextOffset
+		if n >= room || len(b) >= frameBytes {
+			break
+		}
+	}
+	return b, n, nil
+}
+
+// positions lists the partitions from the index on, and what is next to be read of them.
+func (r *reader) positions(from int) []Position {
+	out := make([]Position, 0, len(r.parts)-from)
+	for _, p := range r.parts[from:] {
+		out = append(out, p.position())
+	}
+	return out
+}
+
+func (p *readPartition) position() Position {
+	return Position{Topic: p.name.Topic, Partition: p.name.Partition, NextOffset: int64(p.next)}
+}
+
+// subscribed tells the values in effect.
+func (r *reader) subscribed(id json.RawMessage) SubscribedFrame {
+	f := SubscribedFrame{
+		AnswerFrame: AnswerFrame{"subscribed", id}, Topics: []string{}, From: r.want.fromText, Credit: r.want.credit,
+		MaxRecords: r.want.maxRecords, Encoding: r.want.encoding.String(), Isolation: "read_committed",
+	}
+	for _, t := range r.topics {
+		f.Topics = append(f.Topics, t.topic.Name())
+	}
+	if r.want.isolation == broker.ReadUncommitted {
+		f.Isolation = "read_uncommitted"
+	}
+	return f
+}
+
+func (r *reader) grant(id json.RawMessage, c creditCmd) (any, error) {
+	switch {
+	case r.want.credit == nil:
+		return nil, model.Errorf(model.Conflict, "the subscription has no credit to add to; subscribe with credit")
+	case r.credit > maxCredit-c.records:
+		return nil, model.Invalid("/records", "the credit would pass %d", int64(maxCredit))
+	}
+	r.credit += c.records
+	return CreditedFrame{AnswerFrame{"credited", id}, r.credit}, nil
+}
+
+func (r *reader) pause(id json.RawMessage, c pauseCmd) (any, error) {
+	parts := make([]*readPartition, len(c.partitions))
+	for i, name := range c.partitions {
+		var err error
+		if parts[i], err = r.assigned(i, name); err != nil {
+			return nil, err
+		}
+	}
+	for _, p := range parts {
+		p.paused = c.on
+	}
+	op := "resumed"
+	if c.on {
+		op = "paused"
+	}
+	return PartitionsAnswer{AnswerFrame{op, id}, append([]Partition{}, c.partitions...)}, nil
+}
+
+// seek moves positions, all or none.
+func (r *reader) seek(id json.RawMessage, c seekCmd) (any, error) {
+	parts := make([]*readPartition, len(c.partitions))
+	for i, to := range c.partitions {
+		name := Partition{Topic: to.Topic, Partition: to.Partition}
+		var err error
+		if parts[i], err = r.assigned(i, name); err != nil {
+			return nil, err
+		}
+		at := broker.Position{Value: to.NextOffset}
+		if _, err := parts[i].topic.Open(model.PartitionID(name.Partition), at, r.want.isolation); err != nil {
+			return nil, ofPartition(err, name)
+		}
+	}
+	for i, p := range parts {
+		p.next = model.Offset(c.partitions[i].NextOffset)
+	}
+	return SoughtFrame{AnswerFrame{"sought", id}, append([]Position{}, c.partitions...)}, nil
+}
+
+// assigned finds the partition that stands at index i of a frame's partitions.
+func (r *reader) assigned(i int, name Partition) (*readPartition, error) {
+	if p := r.byName[name]; p != nil {
+		return p, nil
+	}
+	return nil, model.Invalid(fmt.Sprintf("/partitions/%d", i), "partition %d of %q is not assigned to this socket", name.Partition, name.Topic)
+}

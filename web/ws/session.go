@@ -1,0 +1,429 @@
+package ws
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"tidewire/api/problem"
+	"tidewire/broker"
+	"tidewire/internal/model"
+
+	"github.com/gorilla/websocket"
+)
+
+// session is one open socket. Its state belongs to the goroutine of run, which alone
+// writes; the goroutine of readFrames reads, decodes and hands over one frame at a time.
+type session struct {
+	h       *Handler
+	stream  *broker.Stream
+	caller  broker.Caller
+	at      problem.Occurrence
+	byQuery bool // the query subscribed; frames may not
+	reader  *reader
+	expires time.Time // of the token; zero: never
+	warned  bool      // auth-expiring was sent for this token
+
+	conn     *websocket.Conn
+	net      atomic.Pointer[pacedConn] // nil before the handshake
+	frames   chan clientFrame          // closed by readFrames at its end
+	readErr  error                     // why readFrames ended; written before frames is closed
+	pings    chan string               // payload of the client's newest ping
+	leaving  chan struct{}             // closed when run no longer takes frames
+	released sync.Once
+}
+
+// ending is how a session ends. The zero value cuts the connection.
+type ending struct {
+	frame  []byte // the last frame, if any
+	code   int    // of the close frame; 0: none is sent
+	reason string
+}
+
+func (h *Handler) newSession(caller broker.Caller, token string, at problem.Occurrence) *session {
+	if token != "" {
+		caller.Verify = h.verifier(token)
+	}
+	return &session{
+		h: h, stream: h.broker.NewStream(caller), caller: caller, at: at, expires: caller.Principal.ExpiresAt,
+		frames: make(chan clientFrame), pings: make(chan string, 1), leaving: make(chan struct{}),
+	}
+}
+
+func (h *Handler) verifier(token string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		_, err := h.tokens.Verify(ctx, token)
+		return err
+	}
+}
+
+func (s *session) attach(conn *websocket.Conn, net *pacedConn) {
+	s.conn = conn
+	s.net.Store(net)
+	alive := func(string) error { return conn.SetReadDeadline(time.Now().Add(s.h.times.pong)) }
+	_ = alive("") // a connection that has ended is told by the first read
+	conn.SetPongHandler(alive)
+	conn.SetPingHandler(func(payload string) error {
+		select {
+		case <-s.pings: // only the newest needs an answer (RFC 6455 §5.5.3)
+		default:
+		}
+		s.pings <- payload
+		return nil
+	})
+	conn.SetCloseHandler(func(int, string) error { return nil }) // answered by run, the only writer
+}
+
+// release gives back what the session holds, once.
+func (s *session) release() {
+	s.released.Do(func() {
+		s.stream.Close()
+		s.h.remove(s)
+	})
+}
+
+// cut ends the connection at once; both goroutines then end.
+func (s *session) cut() {
+	if c := s.net.Load(); c != nil {
+		c.abort()
+	}
+}
+
+// hurry bounds what is being written when the node stops: one stuck client must not
+// hold it up.
+func (s *session) hurry() {
+	if c := s.net.Load(); c != nil {
+		c.hurry(time.Now().Add(s.h.times.closeWait))
+	}
+}
+
+// readFrames reads until the connection ends. A frame that run does not take any more
+// is dropped; reading goes on, so that the client's close is seen.
+func (s *session) readFrames(context.Context) {
+	defer close(s.frames)
+	for {
+		f, err := s.readFrame()
+		if err != nil {
+			s.readErr = err
+			return
+		}
+		select {
+		case s.frames <- f:
+		case <-s.leaving:
+		}
+		// While a frame waited for run, pongs waited behind it.
+		if err := s.conn.SetReadDeadline(time.Now().Add(s.h.times.pong)); err != nil {
+			s.readErr = err
+			return
+		}
+	}
+}
+
+func (s *session) readFrame() (clientFrame, error) {
+	kind, r, err := s.conn.NextReader()
+	if err != nil {
+		return clientFrame{}, err
+	}
+	if kind != websocket.TextMessage {
+		return clientFrame{err: model.Errorf(model.MalformedBody, "frames are text; a binary one came")}, nil
+	}
+	b, err := io.ReadAll(io.LimitReader(r, maxFrameBytes+1))
+	switch {
+	case err != nil:
+		return clientFrame{}, err
+	case len(b) > maxFrameBytes:
+		return clientFrame{err: model.Errorf(model.RequestTooLarge, "a frame has at most %d bytes", maxFrameBytes)}, nil
+	}
+	return decodeFrame(b), nil
+}
+
+// run is the session's life after the handshake.
+func (s *session) run(ctx context.Context) {
+	defer s.release()
+	end := s.live(ctx)
+	close(s.leaving) // readFrames goes on, so that the client's answer to the close is seen
+	s.leave(end)
+}
+
+// live serves until the session has to end, and tells how.
+func (s *session) live(ctx context.Context) ending {
+	ping := time.NewTicker(s.h.times.ping)
+	defer ping.Stop()
+	token := time.NewTimer(time.Hour)
+	defer token.Stop()
+	if s.reader != nil { // subscribed by the query
+		if end := s.announce(nil); end != nil {
+			return *end
+		}
+	}
+	for {
+		s.armToken(token)
+		sent, end := s.advance(ctx)
+		if end != nil {
+			return *end
+		}
+		if end = s.await(ctx, sent, ping.C, token.C); end != nil {
+			return *end
+		}
+	}
+}
+
+// advance checks that the socket may go on and sends at most one frame of records.
+func (s *session) advance(ctx context.Context) (sent bool, _ *ending) {
+	if s.nodeStops(ctx) { // before the errors that follow from it
+		return false, stopping()
+	}
+	if err := s.stream.Check(ctx); err != nil {
+		return false, s.failed(err)
+	}
+	if end := s.warnExpiry(); end != nil || s.reader == nil {
+		return false, end
+	}
+	if end := s.takeAdded(ctx); end != nil {
+		return false, end
+	}
+	return s.deliver(ctx)
+}
+
+// always is ready to receive.
+var always = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
+
+// await waits for one thing to do and does it; with more it does not wait.
+func (s *session) await(ctx context.Context, more bool, ping, token <-chan time.Time) *ending {
+	var now <-chan struct{}
+	if more {
+		now = always
+	}
+	select {
+	case f, ok := <-s.frames:
+		if !ok {
+			return s.gone()
+		}
+		return s.command(ctx, f)
+	case <-s.stream.Changed():
+	case <-token:
+	case <-ping:
+		return s.control(websocket.PingMessage, "")
+	case payload := <-s.pings:
+		return s.control(websocket.PongMessage, payload)
+	case <-s.h.stopping:
+		return stopping()
+	case <-s.h.broker.Draining():
+		return stopping()
+	case <-ctx.Done():
+		return stopping()
+	case <-now:
+	}
+	return nil
+}
+
+func (s *session) nodeStops(ctx context.Context) bool {
+	select {
+	case <-s.h.stopping:
+	case <-s.h.broker.Draining():
+	case <-ctx.Done():
+	default:
+		return false
+	}
+	return true
+}
+
+func stopping() *ending {
+	return &ending{frame: encodeFrame(EndFrame{Op: "end", Reason: "node-stopping"}), code: closeGoingAway, reason: "node-stopping"}
+}
+
+// gone tells how to end after the client has: a close frame is answered with its code.
+func (s *session) gone() *ending {
+	var c *websocket.CloseError
+	if !errors.As(s.readErr, &c) {
+		return &ending{}
+	}
+	if c.Code == websocket.CloseNoStatusReceived {
+		return &ending{code: websocket.CloseNormalClosure}
+	}
+	return &ending{code: c.Code}
+}
+
+// failed is the end by an error that is not an answer to a frame with an id.
+func (s *session) failed(err error) *ending {
+	e := model.AsError(err)
+	return s.failedWith(e, closeCode(e))
+}
+
+func (s *session) failedWith(e *model.Error, code int) *ending {
+	if code == closeInternal {
+		s.h.logger.Error("a WebSocket failed", "path", s.at.Path, "request_id", s.at.RequestID, "code", e.Code, "error", e)
+	}
+	return &ending{frame: s.problemFrame(nil, e), code: code, reason: string(e.Code)}
+}
+
+func (s *session) problemFrame(id json.RawMessage, e *model.Error) []byte {
+	return encodeFrame(ErrorFrame{AnswerFrame{"error", id}, problem.Of(e, s.at)})
+}
+
+// refuse answers a frame that cannot be followed: with its id the socket stays open.
+func (s *session) refuse(id json.RawMessage, err error) *ending {
+	if id == nil {
+		return s.failed(err)
+	}
+	return s.send(s.problemFrame(id, model.AsError(err)))
+}
+
+func (s *session) sayGoodbye(end ending) bool {
+	if end.frame != nil && s.conn.WriteMessage(websocket.TextMessage, end.frame) != nil {
+		return false
+	}
+	return s.conn.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(end.code, end.reason), time.Time{}) == nil
+}
+
+// leave says goodbye, gives the client a moment to answer, and closes.
+func (s *session) leave(end ending) {
+	if end.code == 0 || !s.sayGoodbye(end) {
+		s.cut()
+		return
+	}
+	// What the client has not taken yet is still delivered after the close of the socket.
+	defer func() { _ = s.net.Load().Close() }()
+	wait := time.NewTimer(s.h.times.closeWait)
+	defer wait.Stop()
+	for {
+		select {
+		case _, open := <-s.frames:
+			if !open {
+				return
+			}
+		case <-wait.C:
+			return
+		}
+	}
+}
+
+// send writes one frame. A client that took nothing for long is told so once it goes on.
+func (s *session) send(frame []byte) *ending {
+	if err := s.conn.WriteMessage(websocket.TextMessage, frame); err != nil {
+		return &ending{}
+	}
+	return s.slow()
+}
+
+func (s *session) control(kind int, payload string) *ending {
+	if err := s.conn.WriteControl(kind, []byte(payload), time.Time{}); err != nil {
+		return &ending{}
+	}
+	return s.slow()
+}
+
+func (s *session) slow() *ending {
+	if !s.net.Load().stuck.Load() {
+		return nil
+	}
+	e := model.Errorf(model.Timeout, "the client took nothing for %s", s.h.times.slow)
+	return s.failedWith(e, closeSlow)
+}
+
+// armToken sets the timer to when something is next to be done about the token.
+func (s *session) armToken(t *time.Timer) {
+	if s.expires.IsZero() {
+		t.Reset(time.Hour)
+		return
+	}
+	left := s.expires.Sub(s.h.now())
+	if !s.warned {
+		left -= s.h.times.warn
+	}
+	// The wall clock may be set meanwhile, hence the upper bound.
+	t.Reset(min(max(left, time.Millisecond), s.h.times.ping))
+}
+
+// warnExpiry tells the client, once for each token, that its token will end.
+func (s *session) warnExpiry() *ending {
+	if s.warned || s.expires.IsZero() || s.expires.Sub(s.h.now()) > s.h.times.warn {
+		return nil
+	}
+	s.warned = true
+	return s.send(encodeFrame(AuthExpiringFrame{Op: "auth-expiring", ExpiresAt: timeText(s.expires)}))
+}
+
+// command follows one frame of the client.
+func (s *session) command(ctx context.Context, f clientFrame) *ending {
+	if f.err != nil {
+		return s.refuse(f.id, f.err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.h.times.command)
+	defer cancel()
+	switch c := f.cmd.(type) {
+	case *subscription:
+		return s.onSubscribe(ctx, f.id, c)
+	case authCmd:
+		return s.onAuth(ctx, f.id, c)
+	}
+	if s.reader == nil {
+		return s.refuse(f.id, model.Errorf(model.Conflict, "there is no subscription; subscribe first"))
+	}
+	var answer any
+	var err error
+	switch c := f.cmd.(type) {
+	case creditCmd:
+		answer, err = s.reader.grant(f.id, c)
+	case pauseCmd:
+		answer, err = s.reader.pause(f.id, c)
+	case seekCmd:
+		answer, err = s.reader.seek(f.id, c)
+	case unsubscribeCmd:
+		s.stream.Unfollow()
+		s.reader = nil
+		answer = AnswerFrame{"unsubscribed", f.id}
+	}
+	switch {
+	case err != nil:
+		return s.refuse(f.id, err)
+	case f.id == nil:
+		return nil
+	}
+	return s.send(encodeFrame(answer))
+}
+
+func (s *session) onSubscribe(ctx context.Context, id json.RawMessage, want *subscription) *ending {
+	switch {
+	case s.byQuery:
+		return s.refuse(id, model.Errorf(model.Conflict, "this socket subscribed by its query; a frame cannot do so too"))
+	case s.reader != nil:
+		return s.refuse(id, model.Errorf(model.Conflict, "this socket has a subscription; unsubscribe first"))
+	}
+	if err := s.subscribe(ctx, want); err != nil {
+		return s.refuse(id, err)
+	}
+	return s.announce(id)
+}
+
+// announce tells what was subscribed and which partitions that gives.
+func (s *session) announce(id json.RawMessage) *ending {
+	if end := s.send(encodeFrame(s.reader.subscribed(id))); end != nil {
+		return end
+	}
+	return s.send(encodeFrame(AssignedFrame{"assigned", s.reader.positions(0)}))
+}
+
+// onAuth takes a new token of the same user; any other ends the socket.
+func (s *session) onAuth(ctx context.Context, id json.RawMessage, c authCmd) *ending {
+	p, err := s.h.tokens.Verify(ctx, c.token)
+	switch {
+	case err != nil:
+		return s.failed(err)
+	case p.Name != s.caller.Principal.Name:
+		return s.failed(model.Errorf(model.Unauthenticated, "the token belongs to another user"))
+	}
+	s.caller.Principal, s.caller.Verify = p, s.h.verifier(c.token)
+	s.stream.SetCaller(s.caller)
+	s.expires, s.warned = p.ExpiresAt, false
+	answer := AuthenticatedFrame{AnswerFrame: AnswerFrame{"authenticated", id}}
+	if !p.ExpiresAt.IsZero() {
+		at := timeText(p.ExpiresAt)
+		answer.ExpiresAt = &at
+	}
+	return s.send(encodeFrame(answer))
+}
