@@ -243,7 +243,7 @@ func (s *scanner) member(i int) int {
 
 // enter notes the kind of the container at level depth, counted from 0.
 func (s *scanner) enter(depth int, object bool) {
-	w := &s.kinds[0]
+	var w *uint64
 	if depth < inlineDepth {
 		w = &s.kinds[depth/64]
 	} else {
@@ -264,7 +264,7 @@ func (s *scanner) enter(depth int, object bool) {
 }
 
 func (s *scanner) inObject(depth int) bool {
-	w := s.kinds[0]
+	var w uint64
 	if depth < inlineDepth {
 		w = s.kinds[depth/64]
 	} else {
