@@ -4,14 +4,23 @@
 //
 // Callers are broker, auth, api and internal/node. Start returns a cluster that can be
 // used at once; Stop ends all of its goroutines and closes its files.
+//
+// Order of a change: encoded, appended to raft's log and synced, applied to the image and
+// to SQLite in one transaction, published with its delta, answered. What an answered
+// proposal changed is in Image() of this node.
 package cluster
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
+	"tidewire/cluster/fsm"
 	"tidewire/cluster/metadata"
+	"tidewire/cluster/quorum"
 	"tidewire/internal/model"
 )
 
@@ -32,62 +41,175 @@ type Config struct {
 	BootstrapExpect int    // 1: a node without state founds a cluster of its own
 
 	Logger *slog.Logger // nil: discards
-	// Fatal is called once, from any goroutine, when a local fault (a failed write or
-	// sync of raft's log or of SQLite, a command kind this binary does not know) means
-	// that the node must stop. It must not block. Afterwards nothing is applied any more.
+	// Fatal is called, once per fault and from any goroutine, when a local fault (a
+	// failed write or sync of raft's log or of SQLite, a command kind this binary does not
+	// know) means that the node must stop. It must not block. Afterwards nothing is applied
+	// any more. nil: only logged.
 	Fatal func(error)
 	Now   func() time.Time // nil: time.Now
 }
 
 // Cluster is this node's part in the metadata quorum. All methods are safe for
 // concurrent use.
-type Cluster struct{ cfg Config }
+type Cluster struct {
+	cfg         Config
+	incarnation uint64
+	identity    quorum.Identity
+
+	stores *quorum.Stores
+	fsm    *fsm.FSM
+	quorum *quorum.Quorum
+
+	clusterID string
+	epoch     int64
+
+	stop func(context.Context) error // once
+}
 
 // Start opens the metadata folder, rebuilding SQLite when needed, and returns once the
 // node leads, everything in the log is applied, the cluster has its id and this node is
 // registered and not fenced.
-func Start(ctx context.Context, cfg Config) (*Cluster, error) { panic("being written") }
+func Start(ctx context.Context, cfg Config) (*Cluster, error) {
+	cfg.fillDefaults()
+	c := &Cluster{cfg: cfg}
+	var once sync.Once
+	var stopErr error
+	c.stop = func(ctx context.Context) error {
+		once.Do(func() { stopErr = c.close(ctx) })
+		return stopErr
+	}
+	if err := c.start(ctx); err != nil {
+		stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+		defer cancel()
+		return nil, errors.Join(err, c.stop(stopping))
+	}
+	return c, nil
+}
+
+// closeTimeout bounds the end of a cluster that did not start.
+const closeTimeout = 10 * time.Second
+
+func (cfg *Config) fillDefaults() {
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	fatal, log := cfg.Fatal, cfg.Logger
+	cfg.Fatal = func(err error) {
+		log.Error("the metadata of this node has failed; it must stop", "error", err)
+		if fatal != nil {
+			fatal(err)
+		}
+	}
+}
+
+func (c *Cluster) start(ctx context.Context) error {
+	if err := c.open(); err != nil {
+		return err
+	}
+	if err := c.quorum.WaitLeader(ctx); err != nil {
+		return err
+	}
+	if err := c.settleID(ctx); err != nil {
+		return err
+	}
+	return c.register(ctx)
+}
 
 // Image is the newest published image; it costs one atomic load.
-func (c *Cluster) Image() *metadata.Image { panic("being written") }
+func (c *Cluster) Image() *metadata.Image { return c.fsm.Image() }
 
 // Propose orders a command and returns once it is applied on this node. A refusal is
 // returned as the error, a *model.Error, and also stands in Result.Refusal. When the
 // command never entered the log the error is quorum-unavailable (not-applied), when it
 // may have, commit-unknown.
 func (c *Cluster) Propose(ctx context.Context, cmd metadata.Command) (metadata.Result, error) {
-	panic("being written")
+	b, err := metadata.EncodeCommand(cmd)
+	if err != nil {
+		return metadata.Result{}, err
+	}
+	answer, err := c.quorum.Apply(ctx, b)
+	if err != nil {
+		return metadata.Result{}, err
+	}
+	res, ok := answer.(metadata.Result)
+	if !ok {
+		return metadata.Result{}, fmt.Errorf("the state machine answered %T", answer)
+	}
+	if res.Refusal != nil {
+		return res, res.Refusal
+	}
+	return res, nil
 }
 
 // Barrier returns once this node has applied everything that was acknowledged by any
 // node before the call. Callers that wait at the same time share one round. The error is
 // a *model.Error, quorum-unavailable or timeout.
-func (c *Cluster) Barrier(ctx context.Context) error { panic("being written") }
+func (c *Cluster) Barrier(ctx context.Context) error { return c.quorum.Barrier(ctx) }
 
-// WaitApplied returns once this node has applied a raft index.
-func (c *Cluster) WaitApplied(ctx context.Context, index uint64) error { panic("being written") }
+// WaitApplied returns once this node has applied a raft index. The error is a
+// *model.Error, timeout or quorum-unavailable.
+func (c *Cluster) WaitApplied(ctx context.Context, index uint64) error {
+	err := c.fsm.WaitApplied(ctx, index)
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return model.Errorf(model.Timeout, "the change was not applied here in time").WithCause(err)
+	}
+	return model.Errorf(model.QuorumUnavailable, "this node applies no changes any more").WithCause(err)
+}
 
 // Subscribe calls fn, in order and from one goroutine at a time, for every change
-// published after the call. It must not block nor call Propose, Barrier or Stop; old and new are the
-// images before and after. After cancel has returned fn is not called any more; cancel
-// must not be called from within fn.
+// published after the call; old and new are the images before and after. It must not
+// block nor call Propose, Barrier or Stop. To start from a whole state, subscribe first
+// and then read Image. After cancel has returned fn is not called any more; cancel must
+// not be called from within fn.
 func (c *Cluster) Subscribe(fn func(old, new *metadata.Image, d metadata.Delta)) (cancel func()) {
-	panic("being written")
+	return c.fsm.Subscribe(fn)
 }
 
 // NodeID is this node's broker id.
 func (c *Cluster) NodeID() model.BrokerID { return c.cfg.NodeID }
 
 // ClusterID is the id of the cluster, a UUID.
-func (c *Cluster) ClusterID() string { panic("being written") }
+func (c *Cluster) ClusterID() string { return c.clusterID }
 
-// BrokerEpoch is the epoch of this node's registration.
-func (c *Cluster) BrokerEpoch() int64 { panic("being written") }
+// StorageID is the id of this node's data folder, a UUID.
+func (c *Cluster) StorageID() string { return c.identity.StorageID }
+
+// BrokerEpoch is the epoch of this node's registration, a raft index.
+func (c *Cluster) BrokerEpoch() int64 { return c.epoch }
 
 // Controller is the broker that runs the controller, which is the raft leader; false
 // when there is none.
-func (c *Cluster) Controller() (model.BrokerID, bool) { panic("being written") }
+func (c *Cluster) Controller() (model.BrokerID, bool) {
+	leader := c.quorum.Leader()
+	for b := range c.Image().Brokers() {
+		if b.StorageID == leader {
+			return b.ID, true
+		}
+	}
+	return 0, false
+}
 
 // Stop ends the node's part in the quorum: it waits until ctx ends for what is
-// under way, then closes raft and SQLite.
-func (c *Cluster) Stop(ctx context.Context) error { panic("being written") }
+// under way, then closes raft and SQLite. A second call returns what the first did.
+func (c *Cluster) Stop(ctx context.Context) error { return c.stop(ctx) }
+
+// close closes what was opened, in reverse.
+func (c *Cluster) close(ctx context.Context) error {
+	var errs []error
+	if c.quorum != nil {
+		errs = append(errs, c.quorum.Stop(ctx))
+	}
+	if c.fsm != nil {
+		errs = append(errs, c.fsm.Close())
+	}
+	if c.stores != nil {
+		errs = append(errs, c.stores.Close())
+	}
+	return errors.Join(errs...)
+}

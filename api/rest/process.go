@@ -1,8 +1,8 @@
 package rest
 
 import (
-	"tidewire/auth"
 	"net/http"
+	"tidewire/auth"
 
 	"tidewire/api/recordjson"
 	"tidewire/broker"

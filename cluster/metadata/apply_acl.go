@@ -77,16 +77,25 @@ func applyCreateACL(t *tx, c CreateACL) (any, *model.Error) {
 	if c.ID == "" {
 		return nil, model.Invalid("/id", "a rule id must not be empty")
 	}
-	rules, _ := t.acls.Get(resourceKeyOf(&c.Rule))
-	at, found := searchACL(rules, &c.Rule)
-	if found {
-		return ACLCreated{ACL: rules[at], Existed: true}, nil
+	if other, taken := t.aclsByID.Get([]byte(c.ID)); taken && other.ACLFields != c.Rule {
+		return nil, model.Errorf(model.Conflict, "the rule id is taken")
 	}
-	rule := &ACL{ID: c.ID, ACLFields: c.Rule, CreatedAt: c.Now, Version: t.index}
-	t.acls.Insert(resourceKeyOf(&c.Rule), slices.Insert(slices.Clone(rules), at, rule))
-	t.aclCount++
+	rule, existed := t.putACL(&ACL{ID: c.ID, ACLFields: c.Rule, CreatedAt: c.Now, Version: t.index})
+	return ACLCreated{ACL: rule, Existed: existed}, nil
+}
+
+// putACL adds a rule unless there is an equal one, which it returns then.
+func (t *tx) putACL(rule *ACL) (kept *ACL, existed bool) {
+	key := resourceKeyOf(&rule.ACLFields)
+	rules, _ := t.acls.Get(key)
+	at, found := searchACL(rules, &rule.ACLFields)
+	if found {
+		return rules[at], true
+	}
+	t.acls.Insert(key, slices.Insert(slices.Clone(rules), at, rule))
+	t.aclsByID.Insert([]byte(rule.ID), rule)
 	note(&t.delta.ACLs, rule.ID, Created)
-	return ACLCreated{ACL: rule}, nil
+	return rule, false
 }
 
 func resourceKeyOf(f *ACLFields) []byte {
@@ -147,6 +156,6 @@ func (t *tx) removeACL(r *ACL) {
 	} else {
 		t.acls.Insert(key, slices.Delete(slices.Clone(rules), at, at+1))
 	}
-	t.aclCount--
+	t.aclsByID.Delete([]byte(r.ID))
 	note(&t.delta.ACLs, r.ID, Deleted)
 }

@@ -31,11 +31,17 @@ func applyCreateUser(t *tx, c CreateUser) (any, *model.Error) {
 		e.SetupTokenHash, e.Version = nil, t.index
 	}
 	u := &User{
-		Name: c.Name, Admin: c.Admin, CreatedAt: c.Now, Credentials: c.Credentials,
+		Name: c.Name, Admin: c.Admin, CreatedAt: c.Now, Credentials: c.Credentials.normalised(),
 		CredentialsEpoch: t.index, Version: t.index,
 	}
 	t.putUser(u)
 	return u, nil
+}
+
+// normalised has one form for "no verifier".
+func (c Credentials) normalised() Credentials {
+	c.SCRAMSHA256, c.SCRAMSHA512 = nonEmpty(c.SCRAMSHA256), nonEmpty(c.SCRAMSHA512)
+	return c
 }
 
 // findUser looks up a user that must exist and, when ifMatch is set, be in that state.
@@ -95,7 +101,7 @@ func applySetPassword(t *tx, c SetPassword) (any, *model.Error) {
 		return nil, model.Errorf(model.Conflict, "the password was changed by another request")
 	}
 	n := *u
-	n.Credentials, n.CredentialsEpoch, n.Version = c.Credentials, t.index, t.index
+	n.Credentials, n.CredentialsEpoch, n.Version = c.Credentials.normalised(), t.index, t.index
 	t.revokeAll(u.Name)
 	t.putUser(&n)
 	return &n, nil

@@ -67,13 +67,13 @@ type tx struct {
 	brokers    *iradix.Txn[*Broker]
 	users      *iradix.Txn[*User]
 	acls       *iradix.Txn[[]*ACL]
+	aclsByID   *iradix.Txn[*ACL]
 
 	sessions owned[*Session]
 	tokens   owned[*APIToken]
 
 	keys *iradix.Txn[*SigningKey]
 
-	aclCount      int
 	enabledAdmins int
 }
 
@@ -95,10 +95,10 @@ func newTx(m *Image) *tx {
 		brokers:       m.brokers.Txn(),
 		users:         m.users.Txn(),
 		acls:          m.acls.Txn(),
+		aclsByID:      m.aclsByID.Txn(),
 		sessions:      owned[*Session]{m.sessions.Txn(), m.sessionsOf.Txn(), m.sessionsExpiry.Txn()},
 		tokens:        owned[*APIToken]{m.tokens.Txn(), m.tokensOf.Txn(), m.tokensExpiry.Txn()},
 		keys:          m.keys.Txn(),
-		aclCount:      m.aclCount,
 		enabledAdmins: m.enabledAdmins,
 	}
 }
@@ -113,6 +113,7 @@ func (t *tx) commit() *Image {
 		brokers:        t.brokers.CommitOnly(),
 		users:          t.users.CommitOnly(),
 		acls:           t.acls.CommitOnly(),
+		aclsByID:       t.aclsByID.CommitOnly(),
 		sessions:       t.sessions.byID.CommitOnly(),
 		sessionsOf:     t.sessions.byUser.CommitOnly(),
 		sessionsExpiry: t.sessions.expiry.CommitOnly(),
@@ -120,7 +121,6 @@ func (t *tx) commit() *Image {
 		tokensOf:       t.tokens.byUser.CommitOnly(),
 		tokensExpiry:   t.tokens.expiry.CommitOnly(),
 		keys:           t.keys.CommitOnly(),
-		aclCount:       t.aclCount,
 		enabledAdmins:  t.enabledAdmins,
 	}
 }

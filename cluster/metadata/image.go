@@ -20,9 +20,10 @@ type Image struct {
 	topicsByID *iradix.Tree[*Topic] // by the 16 bytes of the id
 	collisions *iradix.Tree[string] // model.TopicCollisionKey → name
 
-	brokers *iradix.Tree[*Broker] // by big-endian id
-	users   *iradix.Tree[*User]   // by name
-	acls    *iradix.Tree[[]*ACL]  // by aclResourceKey, each ordered by aclKey
+	brokers  *iradix.Tree[*Broker] // by big-endian id
+	users    *iradix.Tree[*User]   // by name
+	aclsByID *iradix.Tree[*ACL]
+	acls     *iradix.Tree[[]*ACL] // by aclResourceKey, each ordered by aclKey
 
 	sessions       *iradix.Tree[*Session] // by id
 	sessionsOf     *iradix.Tree[string]   // user NUL id → id
@@ -33,7 +34,6 @@ type Image struct {
 
 	keys *iradix.Tree[*SigningKey] // by kid
 
-	aclCount      int
 	enabledAdmins int
 }
 
@@ -47,6 +47,7 @@ func Empty() *Image {
 		brokers:        iradix.New[*Broker](),
 		users:          iradix.New[*User](),
 		acls:           iradix.New[[]*ACL](),
+		aclsByID:       iradix.New[*ACL](),
 		sessions:       iradix.New[*Session](),
 		sessionsOf:     iradix.New[string](),
 		sessionsExpiry: iradix.New[string](),
@@ -172,8 +173,14 @@ func (m *Image) ACLsOfType(t ResourceType) iter.Seq[*ACL] {
 	return m.aclsUnder([]byte(string(t) + "\x00"))
 }
 
+// ACL returns the rule of that id, or nil.
+func (m *Image) ACL(id string) *ACL {
+	r, _ := m.aclsByID.Get([]byte(id))
+	return r
+}
+
 // ACLCount is the number of rules.
-func (m *Image) ACLCount() int { return m.aclCount }
+func (m *Image) ACLCount() int { return m.aclsByID.Len() }
 
 func (m *Image) aclsUnder(prefix []byte) iter.Seq[*ACL] {
 	return func(yield func(*ACL) bool) {

@@ -96,7 +96,7 @@ func (SetSetupToken) Kind() Kind       { return "set-setup-token" }
 func (AllocateProducerIDs) Kind() Kind { return "allocate-producer-ids" }
 
 // MaxCommandBytes is the largest encoded command; a larger one is not proposed.
-const MaxCommandBytes = 8 << 20
+const MaxCommandBytes = 4 << 20
 
 // commandVersion is the first byte of an encoded command.
 const commandVersion = 1

@@ -15,6 +15,7 @@ import (
 
 // unwanted is text that tracked files must not hold.
 type unwanted struct {
+	hint    string // in lower case: a file without it is not searched, which is quick
 	pattern *regexp.Regexp
 	why     string
 }
@@ -29,18 +30,17 @@ var hosts = []string{
 // unwantedWords lists what does not belong into the project. checkout is the folder
 // that the tree lies in.
 func unwantedWords(checkout string) []unwanted {
-	quoted := make([]string, len(hosts))
-	for i, h := range hosts {
-		quoted[i] = regexp.QuoteMeta(h)
+	list := []unwanted{
+		{strings.ToLower(checkout), regexp.MustCompile(regexp.QuoteMeta(checkout) + `(/|\b)`), "names the folder of this checkout"},
+		{"/wo" + "rk/", regexp.MustCompile(`(^|[\s"'` + "`" + `(=:])/work/`), "names a folder of one machine"},
+		{"issue", regexp.MustCompile(`(?i)\bissue #?[0-9]`), "refers to a ticket by number: say what the matter is"},
+		{"issue", regexp.MustCompile(`(?i)\b(first|next|later|previous|earlier) ` + `issues?\b`), "refers to a ticket: say what the matter is"},
+		{"session", regexp.MustCompile(`(?i)\b(helper|developer|coding) ` + `sessions?\b`), "speaks of how the project is worked on"},
 	}
-	return []unwanted{
-		{regexp.MustCompile(strings.Join(quoted, "|")), "names a package registry's host: which one serves a package is the reader's setting"},
-		{regexp.MustCompile(regexp.QuoteMeta(checkout) + `(/|\b)`), "names the folder of this checkout"},
-		{regexp.MustCompile(`(^|[\s"'` + "`" + `(=:])/work/`), "names a folder of one machine"},
-		{regexp.MustCompile(`(?i)\bissue #?[0-9]`), "refers to a ticket by number: say what the matter is"},
-		{regexp.MustCompile(`(?i)\b(first|next|later|previous|earlier) ` + `issues?\b`), "refers to a ticket: say what the matter is"},
-		{regexp.MustCompile(`(?i)\b(helper|developer|coding) ` + `sessions?\b`), "speaks of how the project is worked on"},
+	for _, h := range hosts {
+		list = append(list, unwanted{h, regexp.MustCompile(regexp.QuoteMeta(h)), "names a package registry's host: which one serves a package is the reader's setting"})
 	}
+	return list
 }
 
 // wordComplaints looks for unwanted text in a file's lines. Binary files are left out.
@@ -48,9 +48,19 @@ func wordComplaints(name string, content []byte, list []unwanted) []string {
 	if bytes.IndexByte(content, 0) >= 0 {
 		return nil
 	}
+	lower := bytes.ToLower(content)
+	var search []unwanted
+	for _, u := range list {
+		if bytes.Contains(lower, []byte(u.hint)) {
+			search = append(search, u)
+		}
+	}
+	if len(search) == 0 {
+		return nil
+	}
 	var out []string
 	for i, line := range bytes.Split(content, []byte("\n")) {
-		for _, u := range list {
+		for _, u := range search {
 			if hit := u.pattern.Find(line); hit != nil {
 				out = append(out, fmt.Sprintf("%s:%d: %q %s", name, i+1, bytes.TrimSpace(hit), u.why))
 			}

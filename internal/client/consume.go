@@ -75,9 +75,10 @@ type reader struct {
 	c *Client
 	o ConsumeOptions
 
-	mu   sync.Mutex
-	emit func([]byte) error // called under mu, which keeps the output's lines whole
-	n    int64              // guarded by mu: records handed out
+	mu    sync.Mutex
+	emit  func([]byte) error // called under mu, which keeps the output's lines whole
+	n     int64              // guarded by mu: records handed out
+	ended bool               // guarded by mu: nothing may be handed out any more
 }
 
 // cursor is a position in one partition.
@@ -100,7 +101,7 @@ func (c *Client) offsets(ctx context.Context, topic, at string) ([]partitionOffs
 	var out struct {
 		Offsets []partitionOffset `json:"offsets"`
 	}
-	err := c.Call(ctx, http.MethodGet, Path("v1", "topics", topic, "offsets"), url.Values{"timestamp": {at}}, nil, &out)
+	err := c.Call(ctx, Request{Method: http.MethodGet, Path: Path("v1", "topics", topic, "offsets"), Query: url.Values{"timestamp": {at}}}, &out)
 	return out.Offsets, err
 }
 
@@ -222,7 +223,7 @@ func (r *reader) page(ctx context.Context, cur *cursor, wait time.Duration) erro
 	path := Path("v1", "topics", cur.topic, "partitions", strconv.Itoa(int(cur.partition)), "records")
 	once, cancel := context.WithTimeout(ctx, wait+fetchExtra)
 	defer cancel()
-	answer, err := r.c.send(once, http.MethodGet, path, query, nil)
+	answer, err := r.c.send(once, message{method: http.MethodGet, path: path, query: query})
 	if err != nil {
 		return r.skipGap(cur, err)
 	}
@@ -254,6 +255,9 @@ func (r *reader) handOut(cur *cursor, p *page) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, raw := range p.Records {
+		if r.ended {
+			return errEnough
+		}
 		if !r.o.Follow && p.NextOffset > cur.end { // this page reaches beyond the end
 			var at struct {
 				Offset model.Offset `json:"offset"`
@@ -282,9 +286,11 @@ func (r *reader) oneLocked(raw []byte) error {
 		raw = b.Bytes()
 	}
 	if err := r.emit(raw); err != nil {
+		r.ended = true
 		return err
 	}
 	if r.n++; r.n == r.o.Max {
+		r.ended = true
 		return errEnough
 	}
 	return nil

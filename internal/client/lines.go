@@ -44,9 +44,8 @@ func (e *LineError) Unwrap() error { return e.Err }
 var errLongLine = fmt.Errorf("longer than %d bytes", maxLine)
 
 // readChunks hands out whole lines, many at a time, with their LFs; the last line may
-// lack it. It ends with the input or with ctx.
+// lack it. It ends with the input or with ctx, and leaves it to its caller to close out.
 func readChunks(ctx context.Context, in io.Reader, out chan<- []byte) error {
-	defer close(out)
 	var rest []byte
 	for {
 		buf := make([]byte, len(rest), max(chunkBytes, 2*len(rest)))

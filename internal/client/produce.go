@@ -73,7 +73,10 @@ func (c *Client) Produce(ctx context.Context, in io.Reader, o ProduceOptions) (P
 	defer func() { _ = g.Stop(0) }() // a Read that blocks cannot be ended
 	chunks := make(chan []byte, 2)
 	var readErr error // written before chunks is closed
-	g.Go("read input", func(ctx context.Context) { readErr = readChunks(ctx, in, chunks) })
+	g.Go("read input", func(ctx context.Context) {
+		defer close(chunks)
+		readErr = readChunks(ctx, in, chunks)
+	})
 	err := p.run(ctx, chunks)
 	if err == nil {
 		err = readErr
@@ -214,13 +217,12 @@ func certainlyNot(err error) bool {
 
 // send posts the batch; it waits and tries again while that is safe and may help.
 func (p *producer) send(ctx context.Context) ([]byte, error) {
-	query := url.Values{"acks": {p.o.Acks}}
-	path := Path("v1", "topics", p.o.Topic, "records")
+	m := message{http.MethodPost, Path("v1", "topics", p.o.Topic, "records"), url.Values{"acks": {p.o.Acks}}, p.body}
 	wait := retryFirst
 	for waited := time.Duration(0); ; {
 		p.sum.Requests++
 		once, cancel := context.WithTimeout(ctx, produceTimeout)
-		answer, err := p.c.send(once, http.MethodPost, path, query, p.body)
+		answer, err := p.c.send(once, m)
 		cancel()
 		var problem *Problem
 		if !errors.As(err, &problem) || !problem.Retryable || !certainlyNot(err) || waited >= retryFor {

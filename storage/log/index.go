@@ -44,6 +44,7 @@ type index struct {
 	tail     []byte   // guarded by mu: entries not yet in the file
 	last     entry    // guarded by mu: the last entry, when there is one
 	unsynced bool     // guarded by mu: the file has writes since the last sync
+	checked  bool     // guarded by mu: order of the entries in the file is known to be right
 }
 
 func (x *index) entriesLocked() int { return x.flushed + len(x.tail)/x.entrySz }
@@ -83,6 +84,7 @@ func (x *index) open(size int64) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.flushed = int(size) / x.entrySz
+	x.checked = x.flushed == 0
 	if x.flushed == 0 {
 		return nil
 	}
@@ -212,6 +214,44 @@ func (x *index) reset() error {
 		return err
 	}
 	x.flushed, x.tail, x.last, x.unsynced = 0, x.tail[:0], entry{}, true
+	x.checked = true
+	return nil
+}
+
+// verify checks once that the entries of a file from an earlier run are in order:
+// both fields grow strictly.
+func (x *index) verify() error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.verifyLocked()
+}
+
+func (x *index) verifyLocked() error {
+	if x.checked {
+		return nil
+	}
+	f, err := x.fileLocked(false)
+	if err != nil {
+		return err
+	}
+	buf := x.bufs.Get().(*[tailBytes]byte)
+	defer x.bufs.Put(buf)
+	prev := entry{-1, -1}
+	for i := 0; i < x.flushed; {
+		n := min(tailBytes/x.entrySz, x.flushed-i)
+		if err := readFull(f, buf[:n*x.entrySz], int64(i*x.entrySz)); err != nil {
+			return err
+		}
+		for b := buf[:n*x.entrySz]; len(b) > 0; b = b[x.entrySz:] {
+			e := x.decode(b)
+			if e.key <= prev.key || e.val <= prev.val {
+				return errBadEntry
+			}
+			prev = e
+		}
+		i += n
+	}
+	x.checked = true
 	return nil
 }
 
@@ -235,6 +275,10 @@ func (x *index) floor(key int64) (entry, bool, error) {
 	if flushed == 0 {
 		x.mu.Unlock()
 		return entry{}, false, nil
+	}
+	if err := x.verifyLocked(); err != nil {
+		x.mu.Unlock()
+		return entry{}, false, err
 	}
 	f, err := x.fileLocked(false)
 	x.mu.Unlock()

@@ -163,3 +163,9 @@ func waitStable(t tb, l *Log) {
 		}
 	}
 }
+
+type lifecycleGroup = lifecycle.Group
+
+func newGroup() *lifecycleGroup { return lifecycle.New(context.Background()) }
+
+type ctxT = context.Context

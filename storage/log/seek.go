@@ -107,13 +107,13 @@ func (l *Log) loadMaxTimestamp(seg *segment, sc *scanner) {
 		return
 	}
 	n, last := seg.tim.state()
-	if n > 0 {
+	if n > 0 && seg.tim.verify() == nil {
 		if _, fits := l.entryBatch(seg, sc, last); fits {
 			seg.maxTs.Store(last.key)
 			seg.known.Store(true)
 			return
 		}
-	} else if sc.size == 0 {
+	} else if n == 0 && sc.size == 0 {
 		seg.known.Store(true)
 		return
 	}

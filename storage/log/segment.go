@@ -83,6 +83,7 @@ func (s *segment) create() error {
 	s.f = f
 	s.fmu.Unlock()
 	s.known.Store(true)
+	s.off.checked, s.tim.checked = true, true
 	return nil
 }
 

@@ -71,6 +71,8 @@ type Decompressor struct {
 	gz    *gzip.Reader
 	lz    *lz4.Reader
 	zs    *zstd.Decoder
+
+	zstream *zstd.Decoder
 }
 
 // NewDecompressor returns one that gives at most limit bytes for a batch.
@@ -135,12 +137,39 @@ func (d *Decompressor) inflateGzip() ([]byte, error) {
 	return d.readAll(d.gz)
 }
 
-// inflateZstd decodes in one call: the output itself is then the window, so that
-// a header asking for a huge one costs nothing.
+// maxZstdWindow is the largest window of a frame that does not tell its length:
+// what RFC 8878 asks of every decoder, and what levels up to 19 use. It is memory
+// that the sender chooses.
+const maxZstdWindow = 8 << 20
+
+// inflateZstd decodes a frame that tells its length in one call, where the output
+// itself is the window, and any other as a stream.
 func (d *Decompressor) inflateZstd(src []byte) ([]byte, error) {
+	var h zstd.Header
+	if err := h.Decode(src); err != nil {
+		return nil, err
+	}
+	memory := uint64(max(d.limit, maxZstdWindow))
+	if !h.HasFCS {
+		if d.zstream == nil {
+			zs, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
+				zstd.WithDecoderMaxWindow(maxZstdWindow), zstd.WithDecoderMaxMemory(memory))
+			if err != nil {
+				return nil, err
+			}
+			d.zstream = zs
+		}
+		if err := d.zstream.Reset(&d.src); err != nil {
+			return nil, err
+		}
+		return d.readAll(d.zstream)
+	}
+	if h.FrameContentSize > uint64(d.limit) {
+		return nil, d.tooLarge()
+	}
 	if d.zs == nil {
 		zs, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
-			zstd.WithDecoderMaxMemory(uint64(max(d.limit, 1))))
+			zstd.WithDecoderMaxWindow(memory), zstd.WithDecoderMaxMemory(memory))
 		if err != nil {
 			return nil, err
 		}

@@ -1,0 +1,108 @@
+package quorum
+
+import (
+	"context"
+	"errors"
+
+	"github.com/hashicorp/raft"
+
+	"tidewire/internal/model"
+)
+
+// round is one read barrier that several callers share.
+type round struct {
+	done chan struct{}
+	err  error // set before done is closed
+}
+
+// Barrier returns once this node has applied everything that was committed before the
+// call. Callers that come while a round is under way share the next one: the one under way
+// may have looked at the commit index before they came.
+func (q *Quorum) Barrier(ctx context.Context) error {
+	q.mu.Lock()
+	r := q.next
+	if r == nil {
+		r = &round{done: make(chan struct{})}
+		if q.current == nil {
+			q.startLocked(r)
+		} else {
+			q.next = r
+		}
+	}
+	q.mu.Unlock()
+	select {
+	case <-r.done:
+		return r.err
+	case <-ctx.Done():
+		return barrierError(context.Cause(ctx))
+	}
+}
+
+// startLocked begins a round; when it ends it begins the next, if anybody waits.
+func (q *Quorum) startLocked(r *round) {
+	q.current = r
+	started := q.group.Go("read barrier", func(ctx context.Context) { q.finish(r, q.barrier(ctx)) })
+	if !started {
+		q.current = nil
+		r.err = barrierError(raft.ErrRaftShutdown)
+		close(r.done)
+	}
+}
+
+func (q *Quorum) finish(r *round, err error) {
+	if err != nil {
+		r.err = barrierError(err)
+	}
+	close(r.done)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.current = nil
+	if next := q.next; next != nil {
+		q.next = nil
+		q.startLocked(next)
+	}
+}
+
+func barrierError(err error) error {
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		return model.Errorf(model.Timeout, "the metadata quorum did not answer in time").WithCause(err).WithOutcome(model.NotApplied)
+	}
+	return unavailable(err)
+}
+
+// barrier is a linearizable read index (Raft dissertation §6.4): with an entry of the
+// own term committed, the commit index, confirmed leadership, and the state machine at
+// that index.
+func (q *Quorum) barrier(ctx context.Context) error {
+	term := q.raft.CurrentTerm()
+	if q.barrierTerm.Load() != term {
+		if err := q.await(ctx, q.raft.Barrier(enqueueTimeout)); err != nil {
+			return err
+		}
+		q.barrierTerm.Store(term)
+	}
+	commit := q.raft.CommitIndex()
+	if err := q.await(ctx, q.raft.VerifyLeader()); err != nil {
+		return err
+	}
+	index, err := q.lastDelivered(commit)
+	if err != nil {
+		return err
+	}
+	return q.fsm.WaitApplied(ctx, index)
+}
+
+// lastDelivered is the last index up to commit that the state machine is told of: raft
+// keeps barriers and its own no-ops to itself, so waiting for those would never end.
+func (q *Quorum) lastDelivered(commit uint64) (uint64, error) {
+	for index := commit; index > q.fsm.Applied(); index-- {
+		var l raft.Log
+		if err := q.stores.Logs.GetLog(index, &l); err != nil {
+			return 0, err
+		}
+		if l.Type == raft.LogCommand || l.Type == raft.LogConfiguration {
+			return index, nil
+		}
+	}
+	return 0, nil
+}

@@ -1,0 +1,38 @@
+package quorum
+
+import (
+	"context"
+	"io"
+	"log/slog"
+
+	"github.com/hashicorp/go-hclog"
+)
+
+// Logger hands what raft and its stores log to slog. Their informational lines, of
+// which there are many, become debug lines.
+type Logger struct {
+	hc  hclog.InterceptLogger
+	log *slog.Logger
+}
+
+// NewLogger wraps a slog logger.
+func NewLogger(log *slog.Logger) *Logger {
+	l := &Logger{
+		hc:  hclog.NewInterceptLogger(&hclog.LoggerOptions{Name: "raft", Level: hclog.Off, Output: io.Discard}),
+		log: log,
+	}
+	l.hc.RegisterSink(l)
+	return l
+}
+
+// Accept implements hclog.SinkAdapter.
+func (l *Logger) Accept(name string, level hclog.Level, msg string, args ...any) {
+	to := slog.LevelDebug
+	switch {
+	case level >= hclog.Error:
+		to = slog.LevelError
+	case level >= hclog.Warn:
+		to = slog.LevelWarn
+	}
+	l.log.Log(context.Background(), to, msg, append([]any{"component", name}, args...)...)
+}

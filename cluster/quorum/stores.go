@@ -1,0 +1,170 @@
+package quorum
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync"
+
+	"github.com/hashicorp/raft"
+	wal "github.com/hashicorp/raft-wal"
+	"github.com/hashicorp/raft-wal/metadb"
+)
+
+const (
+	// segmentBytes is the size of raft-wal's files, which are allocated at once.
+	segmentBytes = 8 << 20
+	// snapshotsKept are kept beside each other, so that a damaged one is not the only one.
+	snapshotsKept = 2
+)
+
+// Stores are raft's files in the metadata folder: the log with raft's own small values,
+// and the snapshots.
+type Stores struct {
+	Logs      raft.LogStore
+	Snapshots raft.SnapshotStore
+	stable    raft.StableStore
+	wal       *wal.WAL
+	metaDB    *metadb.BoltMetaDB
+	latch     *latch
+}
+
+// OpenStores opens or creates the files under dir/raft. fatal is called once, at the
+// first failed write or sync.
+func OpenStores(dir string, logger *Logger, fatal func(error)) (*Stores, error) {
+	walDir := filepath.Join(dir, "raft", "wal")
+	if err := os.MkdirAll(walDir, 0o700); err != nil {
+		return nil, err
+	}
+	// Given from here because closing the log does not close its own.
+	db := &metadb.BoltMetaDB{}
+	w, err := wal.Open(walDir, wal.WithSegmentSize(segmentBytes), wal.WithLogger(logger.hc.Named("wal")), wal.WithMetaStore(db))
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("open the metadata log: %w", err), db.Close())
+	}
+	snaps, err := raft.NewFileSnapshotStoreWithLogger(filepath.Join(dir, "raft"), snapshotsKept, logger.hc.Named("snapshot"))
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("open the metadata snapshots: %w", err), w.Close(), db.Close())
+	}
+	l := &latch{fatal: fatal}
+	return &Stores{
+		Logs: &logStore{WAL: w, latch: l}, stable: &stableStore{StableStore: w, latch: l},
+		Snapshots: snaps, wal: w, metaDB: db, latch: l,
+	}, nil
+}
+
+// HasState reports whether raft has ever run on these files.
+func (s *Stores) HasState() (bool, error) {
+	return raft.HasExistingState(s.Logs, s.stable, s.Snapshots)
+}
+
+// Close closes the files. Raft must have been shut down.
+func (s *Stores) Close() error { return errors.Join(s.wal.Close(), s.metaDB.Close()) }
+
+// latch remembers the first failed write. hashicorp/raft only steps down when its log
+// cannot be written and would try again; after a failed sync nobody knows what is on disk,
+// so nothing may be written any more and the node has to stop.
+type latch struct {
+	fatal func(error)
+
+	mu      sync.Mutex
+	err     error  // guarded by mu: the first failure
+	onBreak func() // guarded by mu: shuts raft down
+}
+
+func (l *latch) broken() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.err
+}
+
+// setOnBreak names what else to do at the first failure.
+func (l *latch) setOnBreak(fn func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.onBreak = fn
+}
+
+// run writes unless an earlier write has failed.
+func (l *latch) run(what string, write func() error) error {
+	if err := l.broken(); err != nil {
+		return err
+	}
+	err := write()
+	if err == nil {
+		return nil
+	}
+	err = fmt.Errorf("metadata log: %s: %w", what, err)
+	l.mu.Lock()
+	first := l.err == nil
+	if first {
+		l.err = err
+	}
+	onBreak := l.onBreak
+	l.mu.Unlock()
+	if first {
+		l.fatal(err)
+		if onBreak != nil {
+			onBreak()
+		}
+	}
+	return err
+}
+
+// logStore is raft-wal behind the latch.
+type logStore struct {
+	*wal.WAL
+	latch *latch
+}
+
+var _ raft.MonotonicLogStore = (*logStore)(nil)
+
+// StoreLog implements raft.LogStore.
+func (s *logStore) StoreLog(l *raft.Log) error {
+	return s.latch.run("append", func() error { return s.WAL.StoreLog(l) })
+}
+
+// StoreLogs implements raft.LogStore.
+func (s *logStore) StoreLogs(ls []*raft.Log) error {
+	return s.latch.run("append", func() error { return s.WAL.StoreLogs(ls) })
+}
+
+// DeleteRange implements raft.LogStore.
+func (s *logStore) DeleteRange(from, to uint64) error {
+	return s.latch.run("truncate", func() error { return s.WAL.DeleteRange(from, to) })
+}
+
+// stableStore is raft-wal's store of small values (term, vote) behind the same latch.
+type stableStore struct {
+	raft.StableStore
+	latch *latch
+}
+
+// Set implements raft.StableStore.
+func (s *stableStore) Set(key, val []byte) error {
+	return s.orEnd(s.latch.run("set", func() error { return s.StableStore.Set(key, val) }))
+}
+
+// SetUint64 implements raft.StableStore.
+func (s *stableStore) SetUint64(key []byte, val uint64) error {
+	return s.orEnd(s.latch.run("set", func() error { return s.StableStore.SetUint64(key, val) }))
+}
+
+// orEnd ends the calling goroutine on a failure. It is raft's main loop, which would
+// panic on the error and take the process down before the node can stop in order; by now
+// raft has been told to shut down, and its other goroutines end by themselves.
+func (s *stableStore) orEnd(err error) error {
+	if err != nil && s.latch.canEnd() {
+		runtime.Goexit()
+	}
+	return err
+}
+
+// canEnd reports whether raft runs and was told to shut down.
+func (l *latch) canEnd() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.onBreak != nil
+}

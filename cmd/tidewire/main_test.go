@@ -1,0 +1,282 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"tidewire/internal/client/clienttest"
+	"tidewire/storage/record"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// shell runs command lines against one server, with a folder for logins.
+type shell struct {
+	t   *testing.T
+	dir string
+	env map[string]string
+}
+
+func newShell(t *testing.T, s *clienttest.Server) *shell {
+	sh := &shell{t: t, dir: t.TempDir(), env: map[string]string{}}
+	if s != nil {
+		sh.env["TIDEWIRE_SERVER"], sh.env["TIDEWIRE_TOKEN"] = s.URL, clienttest.APIToken
+	}
+	return sh
+}
+
+// run returns the exit code, standard output and standard error.
+func (sh *shell) run(in string, args ...string) (int, string, string) {
+	var out, errOut bytes.Buffer
+	a := &app{
+		in: strings.NewReader(in), out: &out, errOut: &errOut, now: time.Now,
+		getenv:   func(k string) string { return sh.env[k] },
+		storeDir: func() (string, error) { return sh.dir, nil },
+		readPassword: func(string, io.Writer) (string, error) {
+			return "", errors.New("no terminal")
+		},
+	}
+	code := a.run(context.Background(), args)
+	return code, out.String(), errOut.String()
+}
+
+// ok runs a command line that must succeed and returns its standard output.
+func (sh *shell) ok(in string, args ...string) string {
+	sh.t.Helper()
+	code, out, errOut := sh.run(in, args...)
+	require.Zero(sh.t, code, "%v: %s", args, errOut)
+	return out
+}
+
+func TestExitCodes(t *testing.T) {
+	t.Parallel()
+	s := clienttest.New(t)
+	s.AddTopic("t", 1)
+	sh := newShell(t, s)
+	for _, c := range []struct {
+		args string
+		code int
+	}{
+		{"--help", 0}, {"topic --help", 0}, {"version", 0}, {"--version", 0}, {"cluster keygen", 0}, {"completion bash", 0}, {"consume t", 0},
+		{"consume none", 1}, {"topic describe none", 1}, {"topic list", 1}, {"consume t --group g", 1}, {"ws /v1/ws/other", 1},
+		{"", 2}, {"nonsense", 2}, {"topic", 2}, {"topic nonsense", 2}, {"topic describe", 2}, {"topic describe a b", 2},
+		{"topic list --nonsense", 2}, {"topic list -o yaml", 2}, {"produce", 2}, {"produce t --acks some", 2}, {"produce t --format csv", 2},
+		{"produce t --batch-size 0", 2}, {"produce t --batch-size x", 2}, {"consume", 2}, {"consume t --from yesterday", 2}, {"consume t --from -5", 2},
+		{"consume t --max -1", 2}, {"consume t --offset 3", 2}, {"consume t --offset 3 --partition 0 --from latest", 2}, {"consume t -o table", 2},
+		{"ws", 2}, {"ws v1", 2}, {"ws /v1 --count -1", 2}, {"login", 2}, {"login ftp://x -u a", 2}, {"acl create", 2}, {"acl delete", 2},
+		{"acl list --topic t --group g", 2}, {"topic config set t", 2}, {"topic config set t novalue", 2}, {"topic partitions grow t many", 2},
+		{"bench produce", 2}, {"bench consume --topic t --connections 0", 2}, {"topic list --server ftp://x", 2},
+	} {
+		code, _, errOut := sh.run("", strings.Fields(c.args)...)
+		assert.Equal(t, c.code, code, "%s: %s", c.args, errOut)
+		assert.Equal(t, code != 0, strings.HasPrefix(errOut, "tidewire: "), "%s: %q", c.args, errOut)
+		assert.Equal(t, code == 2, strings.Contains(errOut, "--help"), c.args)
+	}
+}
+
+func TestALoginIsUsedWithoutFlags(t *testing.T) {
+	t.Parallel()
+	s := clienttest.New(t)
+	s.AddTopic("t", 2)
+	sh := newShell(t, nil)
+	code, _, errOut := sh.run("", "topic", "describe", "t", "--server", s.URL)
+	assert.Equal(t, 1, code)
+	assert.Contains(t, errOut, "tidewire login SERVER")
+	code, _, errOut = sh.run("wrong\n", "login", s.URL, "--username", "alice", "--password-stdin")
+	assert.Equal(t, 1, code)
+	assert.Contains(t, errOut, "bad-credentials (401)")
+	code, _, errOut = sh.run("", "login", s.URL, "--username", "alice")
+	assert.Equal(t, 1, code)
+	assert.Contains(t, errOut, "no terminal")
+	out := sh.ok("secret\n", "login", s.URL, "--username", "alice", "--password-stdin")
+	assert.Equal(t, "Logged in to "+s.URL+" as alice\n", out)
+	assert.NotContains(t, out+errOut, "secret")
+	assert.Contains(t, sh.ok("", "topic", "describe", "t"), "PARTITION")
+	s.EndSessions()
+	sh.ok("", "topic", "describe", "t")
+	issued, reused := s.Issued()
+	assert.Equal(t, 2, issued)
+	assert.Zero(t, reused)
+}
+
+func TestFlagsWinOverEnvironmentOverLogin(t *testing.T) {
+	t.Parallel()
+	a, b := clienttest.New(t), clienttest.New(t)
+	a.AddTopic("t", 1)
+	b.AddTopic("t", 2)
+	sh := newShell(t, nil)
+	sh.ok("secret", "login", a.URL, "-u", "alice", "--password-stdin")
+	sh.ok("secret", "login", b.URL, "-u", "bob", "--password-stdin")
+	count := func(args ...string) int {
+		return strings.Count(sh.ok("", append([]string{"topic", "describe", "t", "-o", "json"}, args...)...), `"partition":`)
+	}
+	assert.Equal(t, 2, count(), "the last login is the current one")
+	assert.Equal(t, 1, count("--server", a.URL), "with the login to that server")
+	sh.env["TIDEWIRE_SERVER"] = a.URL
+	assert.Equal(t, 1, count())
+	assert.Equal(t, 2, count("--server", b.URL))
+	sh.env["TIDEWIRE_TOKEN"] = "bad"
+	code, _, _ := sh.run("", "topic", "describe", "t")
+	assert.Equal(t, 1, code, "the environment's token wins over the login's")
+	assert.Equal(t, 1, count("--token", clienttest.APIToken))
+}
+
+func TestProduceAndConsumeThroughThePipe(t *testing.T) {
+	t.Parallel()
+	s := clienttest.New(t)
+	s.AddTopic("a", 2)
+	s.AddTopic("b", 2)
+	sh := newShell(t, s)
+	code, out, errOut := sh.run("{\"key\":\"k\",\"value\":{\"n\":1.00}}\n{\"value\":\"x\",\"partition\":1}\n", "produce", "a", "--acks", "1")
+	require.Zero(t, code, errOut)
+	assert.Empty(t, out)
+	assert.Regexp(t, `^2 records stored in \d partitions of a in [0-9.]+ s; 0 failed, 0 unknown\n$`, errOut)
+	assert.Equal(t, "acks=leader", s.Calls()[0].Query)
+	lines := sh.ok("", "consume", "a")
+	assert.Equal(t, 2, strings.Count(lines, "\n"))
+	sh.ok(lines, "produce", "b")
+	for p := range 2 {
+		assert.Equal(t, s.Records("a", p), s.Records("b", p))
+	}
+	assert.Equal(t, "x", sh.ok("", "consume", "b", "--partition", "1", "--max", "1", "-o", "raw", "--offset", "0")[:1])
+	out = sh.ok("{}", "produce", "a", "-o", "json")
+	assert.Contains(t, out, `"stored":1`)
+}
+
+func TestABadLineExitsOneAndPointsToLines(t *testing.T) {
+	t.Parallel()
+	s := clienttest.New(t)
+	s.AddTopic("t", 1)
+	sh := newShell(t, s)
+	code, _, errOut := sh.run("{}\nhello\n", "produce", "t")
+	assert.Equal(t, 1, code)
+	assert.Contains(t, errOut, "line 2:")
+	assert.Contains(t, errOut, "--format lines")
+	assert.Contains(t, errOut, "1 records stored")
+	sh.ok("hello\n", "produce", "t", "--format", "lines")
+	assert.Equal(t, "\nhello\n", sh.ok("", "consume", "t", "-o", "value"))
+}
+
+func TestFollowEndsAtMax(t *testing.T) {
+	t.Parallel()
+	s := clienttest.New(t)
+	s.AddTopic("t", 2)
+	s.Append("t", 1, record.Record{Value: []byte("a")}, record.Record{Value: []byte("b")})
+	assert.Equal(t, "a\nb\n", newShell(t, s).ok("", "consume", "t", "-f", "--from", "earliest", "--max", "2", "-o", "value"))
+}
+
+func TestGroupsAreRefusedInTheServersWords(t *testing.T) {
+	t.Parallel()
+	s := clienttest.New(t)
+	code, _, errOut := newShell(t, s).run("", "consume", "t", "--group", "a/b")
+	assert.Equal(t, 1, code)
+	assert.Contains(t, errOut, "not-implemented (501)")
+	assert.Equal(t, "/v1/groups/a%2Fb/members", s.Calls()[0].Path)
+}
+
+func TestWebSocketFramesAreLines(t *testing.T) {
+	t.Parallel()
+	sh := newShell(t, clienttest.New(t))
+	in := `{"op":"a"}` + "\n" + `{"op":"b"}` + "\n"
+	assert.Equal(t, in, sh.ok(in, "ws", "/v1/ws/consume", "--count", "2"))
+	code, out, errOut := sh.run(in, "ws", "/v1/ws/consume", "--count", "3", "--wait", "50ms")
+	assert.Equal(t, 1, code)
+	assert.Equal(t, in, out)
+	assert.Contains(t, errOut, "before all the frames")
+}
+
+// TestAdministration checks what each command asks of the server.
+func TestAdministration(t *testing.T) {
+	t.Parallel()
+	rule := `{"principal":"User:alice","resource_type":"topic","resource_name":"t","pattern":"literal","operation":"read","permission":"allow","host":"*"}`
+	for _, c := range []struct {
+		args, in           string
+		method, path, body string
+		status             int
+		reply              string
+		out                string // part of the output
+	}{
+		{"topic list --internal --prefix f", "", "GET", "/v1/topics", "", 200,
+			`{"items":[{"name":"flights","partitions":6,"replication_factor":1,"health":"ok","records":20000,"size_bytes":null,"cleanup_policy":"delete"}],"next_page_token":null,"total":1}`,
+			"flights  6           1         ok      20000    -      delete\n"},
+		{"topic list -o json", "", "GET", "/v1/topics", "", 200, `{"items":[{"name":"f","records":9007199254740993}],"next_page_token":null,"total":1}`,
+			`{"items":[{"name":"f","records":9007199254740993}],"total":1}` + "\n"},
+		{"topic create t -p 6 -c retention.ms=-1 -c a=b=c", "", "POST", "/v1/topics", `{"config":{"a":"b=c","retention.ms":"-1"},"name":"t","partitions":6}`, 201, `{}`, "Created topic t"},
+		{"topic create t --replication-factor 3 -o json", "", "POST", "/v1/topics", `{"config":{},"name":"t","partitions":1,"replication_factor":3}`, 201, `{"name":"t"}`, `{"name":"t"}`},
+		{"topic delete t", "", "DELETE", "/v1/topics/t", "", 204, "", "Deleted topic t"},
+		{"topic config get t retention.ms", "", "GET", "/v1/topics/t/config", "", 200,
+			`{"items":[{"name":"x","value":"1"},{"name":"retention.ms","value":"-1","source":"topic","default":"604800000","unit":"ms"}]}`, "retention.ms  -1     topic   604800000  ms\n"},
+		{"topic config set t a=1 b= --unset c", "", "PATCH", "/v1/topics/t/config", `{"set":{"a":"1","b":""},"unset":["c"]}`, 200, `{}`, "Changed"},
+		{"topic partitions grow t 12", "", "PATCH", "/v1/topics/t", `{"partitions":12}`, 200, `{}`, "12 partitions"},
+		{"user list", "", "GET", "/v1/users", "", 200, `{"items":[{"username":"a\u001b[31m","admin":true,"disabled":false}],"next_page_token":null,"total":1}`, "a\ufffd[31m"},
+		{"user create bob --admin --password-stdin", "pw\n", "POST", "/v1/users", `{"admin":true,"password":"pw","username":"bob"}`, 201, `{}`, "Created user bob"},
+		{"user describe b/c", "", "GET", "/v1/users/b%2Fc", "", 200, `{"username":"b/c","admin":false,"disabled":true}`, "disabled  true"},
+		{"user set-password bob --password-stdin", "new", "POST", "/v1/users/bob/set-password", `{"password":"new"}`, 204, "", "Changed the password of bob"},
+		{"user set-password bob --password-stdin --current", "new\r\nold\r\n", "POST", "/v1/users/bob/set-password", `{"current_password":"old","password":"new"}`, 204, "", "Changed"},
+		{"user disable bob", "", "PATCH", "/v1/users/bob", `{"disabled":true}`, 200, `{}`, "User bob is disabled"},
+		{"user enable bob", "", "PATCH", "/v1/users/bob", `{"disabled":false}`, 200, `{}`, "User bob is enabled"},
+		{"user delete bob", "", "DELETE", "/v1/users/bob", "", 204, "", "Deleted user bob"},
+		{"acl list --principal alice --operation read", "", "GET", "/v1/acls", "", 200,
+			`{"items":[` + rule + `,{"principal":"User:bob","operation":"read"}],"next_page_token":null,"total":2}`, "User:alice  allow       read       topic     t     literal  *\n"},
+		{"acl create --principal alice --topic t --operation read", "", "POST", "/v1/acls",
+			`{"host":"*","operation":"read","pattern":"literal","permission":"allow","principal":"User:alice","resource_name":"t","resource_type":"topic"}`, 201, rule, "User:alice"},
+		{"acl create --principal User:a --resource-type group --resource-name g- --pattern prefixed --permission deny --host 1.2.3.4 --operation all", "", "POST", "/v1/acls",
+			`{"host":"1.2.3.4","operation":"all","pattern":"prefixed","permission":"deny","principal":"User:a","resource_name":"g-","resource_type":"group"}`, 201, rule, "User:alice"},
+		{"acl delete --principal alice -o json", "", "DELETE", "/v1/acls", "", 200, `{"deleted":[` + rule + `]}`, `{"deleted":[` + rule + `]}`},
+		{"cluster status", "", "GET", "/v1/cluster", "", 200,
+			`{"cluster_id":"c1","controller":1,"brokers":[{"id":1,"host":"h","rack":null,"state":"online","leaders":6,"replicas":6,"version":"1","disk_free_bytes":5}],"topics":2}`, "online"},
+	} {
+		t.Run(c.args, func(t *testing.T) {
+			t.Parallel()
+			s := clienttest.New(t)
+			s.Reply(c.method, c.path, c.status, c.reply)
+			out := newShell(t, s).ok(c.in, strings.Fields(c.args)...)
+			assert.Contains(t, out, c.out)
+			require.Len(t, s.Calls(), 1)
+			assert.Equal(t, c.body, s.Calls()[0].Body)
+		})
+	}
+}
+
+func TestQueriesOfAdministration(t *testing.T) {
+	t.Parallel()
+	s := clienttest.New(t)
+	s.Reply("GET", "/v1/topics", 200, `{"items":[],"next_page_token":null,"total":0}`)
+	s.Reply("DELETE", "/v1/acls", 200, `{"deleted":[]}`)
+	sh := newShell(t, s)
+	sh.ok("", "topic", "list", "--internal", "--prefix", "f")
+	sh.ok("", "acl", "delete", "--topic", "a b", "--operation", "read", "--operation", "write")
+	assert.Equal(t, "internal=true&limit=1000&prefix=f", s.Calls()[0].Query)
+	assert.Equal(t, "operation=read&resource_name=a+b&resource_type=topic", s.Calls()[1].Query)
+	assert.Equal(t, "operation=write&resource_name=a+b&resource_type=topic", s.Calls()[2].Query)
+}
+
+func TestBenchPrintsWhatItMeasured(t *testing.T) {
+	t.Parallel()
+	s := clienttest.New(t)
+	s.AddTopic("t", 2)
+	sh := newShell(t, s)
+	assert.Contains(t, sh.ok("", "bench", "produce", "--topic", "t", "--records", "200", "--batch", "50"), "records   200 in")
+	assert.Contains(t, sh.ok("", "bench", "consume", "--topic", "t", "-o", "json"), `"records":200`)
+	assert.Contains(t, sh.ok("", "bench", "latency", "--topic", "t", "--records", "5"), "end to end p50")
+	code, _, errOut := sh.run("", "bench", "produce", "--topic", "none", "--records", "1")
+	assert.Equal(t, 1, code)
+	assert.Contains(t, errOut, "requests failed")
+}
+
+func TestClusterKeysAre32RandomBytes(t *testing.T) {
+	t.Parallel()
+	sh := newShell(t, nil)
+	a, b := sh.ok("", "cluster", "keygen"), sh.ok("", "cluster", "keygen")
+	assert.Len(t, strings.TrimSpace(a), 44)
+	assert.NotEqual(t, a, b)
+}

@@ -1,0 +1,205 @@
+// Package nodekit runs a whole node inside a test: the real composition root on a
+// temporary folder, with a port of its own. Tests talk HTTP to it like any client.
+package nodekit
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
+	"github.com/stretchr/testify/require"
+
+	"tidewire/internal/config"
+	"tidewire/internal/node"
+)
+
+// AdminPassword is the password of user admin on every node of this package.
+const AdminPassword = "correct horse battery"
+
+// Node is a running node.
+type Node struct {
+	URL string
+	Dir string
+	Log *Log
+
+	t     testing.TB
+	flags []string
+	node  *node.Node
+	once  *sync.Once
+}
+
+// Log keeps what a node logs, for tests that look at it.
+type Log struct {
+	mu sync.Mutex
+	b  bytes.Buffer // guarded by mu
+}
+
+// Write adds to the log.
+func (l *Log) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+// String is all that was logged so far.
+func (l *Log) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// Start runs a node with further flags until the test ends.
+func Start(t testing.TB, flags ...string) *Node {
+	t.Helper()
+	n := &Node{Dir: t.TempDir(), Log: &Log{}, t: t, flags: flags}
+	n.start()
+	return n
+}
+
+func (n *Node) start() {
+	n.t.Helper()
+	fs := pflag.NewFlagSet("serve", pflag.ContinueOnError)
+	config.AddFlags(fs)
+	args := append([]string{"--data-dir", n.Dir, "--http-listen", "127.0.0.1:0", "--disk-reserve", "1MiB"}, n.flags...)
+	require.NoError(n.t, fs.Parse(args))
+	cfg, err := config.Load(fs, []string{config.AdminPasswordVariable + "=" + AdminPassword})
+	require.NoError(n.t, err)
+	logger := slog.New(slog.NewTextHandler(n.Log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	n.node, err = node.Start(context.Background(), cfg, logger, n.Log)
+	require.NoError(n.t, err)
+	n.URL = n.node.URL()
+	n.once = new(sync.Once)
+	once, running := n.once, n.node
+	n.t.Cleanup(func() { once.Do(func() { stop(n.t, running) }) })
+}
+
+func stop(t testing.TB, n *node.Node) {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	if err := n.Stop(ctx); err != nil {
+		t.Errorf("the node did not stop cleanly: %v", err)
+	}
+}
+
+// Stop ends the node cleanly.
+func (n *Node) Stop() {
+	n.once.Do(func() { stop(n.t, n.node) })
+}
+
+// Restart ends the node cleanly and starts it again on the same folder; the port is
+// another one.
+func (n *Node) Restart() {
+	n.t.Helper()
+	n.Stop()
+	n.start()
+}
+
+// Answer is a whole HTTP answer.
+type Answer struct {
+	Status int
+	Header http.Header
+	Body   []byte
+}
+
+// JSON decodes the body into v, keeping numbers exact.
+func (a *Answer) JSON(t testing.TB, v any) {
+	t.Helper()
+	dec := json.NewDecoder(bytes.NewReader(a.Body))
+	dec.UseNumber()
+	require.NoError(t, dec.Decode(v), "%s", a.Body)
+}
+
+// Code is the problem code of an error answer, "" otherwise.
+func (a *Answer) Code() string {
+	var p struct {
+		Code string `json:"code"`
+	}
+	_ = json.Unmarshal(a.Body, &p) // not a problem: no code
+	return p.Code
+}
+
+// Request describes a request to a node. Body may be a string, bytes, or anything else,
+// which goes as JSON.
+type Request struct {
+	Method string
+	Path   string // with the query
+	Token  string
+	Header map[string]string
+	Body   any
+}
+
+// Do sends a request and reads the whole answer.
+func (n *Node) Do(r Request) *Answer {
+	n.t.Helper()
+	var body io.Reader
+	contentType := ""
+	switch b := r.Body.(type) {
+	case nil:
+	case string:
+		body, contentType = strings.NewReader(b), "application/json"
+	case []byte:
+		body, contentType = bytes.NewReader(b), "application/json"
+	default:
+		j, err := json.Marshal(b)
+		require.NoError(n.t, err)
+		body, contentType = bytes.NewReader(j), "application/json"
+	}
+	req, err := http.NewRequestWithContext(n.t.Context(), r.Method, n.URL+r.Path, body)
+	require.NoError(n.t, err)
+	if contentType != "" {
+		req.Header.Set("Content-Type", contentType)
+	}
+	if r.Token != "" {
+		req.Header.Set("Authorization", "Bearer "+r.Token)
+	}
+	for k, v := range r.Header {
+		if v == "" {
+			req.Header.Del(k)
+		} else {
+			req.Header.Set(k, v)
+		}
+	}
+	res, err := transport.RoundTrip(req)
+	require.NoError(n.t, err)
+	defer func() { _ = res.Body.Close() }()
+	b, err := io.ReadAll(res.Body)
+	require.NoError(n.t, err)
+	return &Answer{Status: res.StatusCode, Header: res.Header, Body: b}
+}
+
+// transport keeps no idle connections, so that a test leaves no goroutine behind.
+var transport = &http.Transport{DisableKeepAlives: true, DisableCompression: true}
+
+// Login returns an access token.
+func (n *Node) Login(username, password string) string {
+	n.t.Helper()
+	a := n.Do(Request{Method: "POST", Path: "/v1/auth/login", Body: map[string]string{"username": username, "password": password}})
+	require.Equal(n.t, 200, a.Status, "%s", a.Body)
+	var tokens struct {
+		AccessToken string `json:"access_token"`
+	}
+	a.JSON(n.t, &tokens)
+	return tokens.AccessToken
+}
+
+// Admin returns an access token of the administrator.
+func (n *Node) Admin() string {
+	n.t.Helper()
+	return n.Login("admin", AdminPassword)
+}
+
+// Must sends a request and requires a status.
+func (n *Node) Must(status int, r Request) *Answer {
+	n.t.Helper()
+	a := n.Do(r)
+	require.Equal(n.t, status, a.Status, "%s %s: %s", r.Method, r.Path, a.Body)
+	return a
+}
