@@ -1,6 +1,7 @@
 package ws
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/url"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tidewire/api/problem"
 	"tidewire/broker"
 	"tidewire/cluster/metadata"
 	"tidewire/internal/model"
@@ -368,10 +370,9 @@ func TestRecordsAreSeenOnceTheyAreCommitted(t *testing.T) {
 	})
 }
 
-func TestAReaderThatDeletionOvertakesIsTold(t *testing.T) {
+func TestAPositionBeyondTheLogRefusesTheSubscription(t *testing.T) {
 	inBubble(t, func(t *testing.T, n *node) {
-		_, err := n.broker.CreateTopic(t.Context(), n.caller, broker.NewTopic{Name: "t", Partitions: 1})
-		require.NoError(t, err)
+		n.topic("t", 1)
 		n.produce("t", 0, "a")
 		c := n.connect(dialOptions{})
 		c.send(`{"op":"subscribe","id":1,"topics":["t"],"partitions":[{"topic":"t","partition":0,"next_offset":9}]}`)
@@ -379,6 +380,56 @@ func TestAReaderThatDeletionOvertakesIsTold(t *testing.T) {
 		require.EqualValues(t, 1, *p.Latest)
 		_, as := c.subscribe(`"topics":["t"]`)
 		require.Equal(t, []Position{{"t", 0, 1}}, as.Partitions, "a subscription that was refused left nothing behind")
+	})
+}
+
+// reading is a session of root that has subscribed and has no socket.
+func (n *node) reading(members string) *session {
+	n.t.Helper()
+	s := n.handler.newSession(n.caller, "", problem.Occurrence{})
+	n.t.Cleanup(s.stream.Close)
+	f := decodeFrame([]byte(`{"op":"subscribe",` + members + `}`))
+	require.NoError(n.t, f.err)
+	require.NoError(n.t, s.subscribe(context.Background(), f.cmd.(*subscription)))
+	return s
+}
+
+func TestAReaderWhosePositionIsGoneIsToldWhereTheLogIs(t *testing.T) {
+	inBubble(t, func(t *testing.T, n *node) {
+		n.topic("t", 2)
+		n.produce("t", 1, "a", "b")
+		s := n.reading(`"topics":["t"]`)
+		s.reader.parts[1].next = 9 // as one that the log start has passed
+		_, end := s.deliver(t.Context())
+		require.NotNil(t, end)
+		require.Equal(t, closeSlow, end.code)
+		require.Equal(t, string(model.OffsetOutOfRange), end.reason)
+		var f frame
+		require.NoError(t, json.Unmarshal(end.frame, &f))
+		require.Equal(t, "t", f.Problem.Topic)
+		require.EqualValues(t, 1, *f.Problem.Partition)
+		require.EqualValues(t, 0, *f.Problem.Earliest)
+		require.EqualValues(t, 2, *f.Problem.Latest)
+	})
+}
+
+func TestAPositionFollowsWhatWasCollected(t *testing.T) {
+	inBubble(t, func(t *testing.T, n *node) {
+		n.topic("t", 1)
+		n.produce("t", 0, "a", "b", "c")
+		s := n.reading(`"topics":["t"],"from":"earliest","max_records":2`)
+		b, got, err := s.reader.collect(t.Context(), nil, 2)
+		require.NoError(t, err)
+		require.Equal(t, 2, got)
+		require.True(t, json.Valid([]byte("["+string(b)+"]")))
+		require.Equal(t, []Position{{"t", 0, 2}}, s.reader.positions(0))
+		_, got, err = s.reader.collect(t.Context(), nil, 2)
+		require.NoError(t, err)
+		require.Equal(t, 1, got)
+		_, got, err = s.reader.collect(t.Context(), nil, 2)
+		require.NoError(t, err)
+		require.Zero(t, got)
+		require.Equal(t, []Position{{"t", 0, 3}}, s.reader.positions(0))
 	})
 }
 
@@ -423,4 +474,30 @@ func TestATopicThatIsDeletedAndMadeAnewIsAnother(t *testing.T) {
 		n.topic("t", 1)
 		c.fails(model.UnknownTopic, closeUnknown)
 	})
+}
+
+// BenchmarkFrame makes records frames of a backlog: what fan-out costs per reader,
+// without the socket.
+func BenchmarkFrame(b *testing.B) {
+	n := newNode(b, newPipes(), nil)
+	n.topic("t", 1)
+	recs := make([]record.Record, 500)
+	for i := range recs {
+		recs[i] = record.Record{Timestamp: time.Now().UnixMilli(), Key: []byte("key"), Value: []byte(strings.Repeat("x", 100))}
+	}
+	for range 20 {
+		n.produceRecords("t", 0, recs)
+	}
+	s := n.reading(`"topics":["t"],"from":"earliest"`)
+	buf := make([]byte, 0, 1<<20)
+	b.ReportAllocs()
+	records := 0
+	for b.Loop() {
+		_, got, err := s.reader.collect(b.Context(), buf, 500)
+		require.NoError(b, err)
+		if records += got; got == 0 {
+			s.reader.parts[0].next = 0
+		}
+	}
+	b.ReportMetric(float64(records)/b.Elapsed().Seconds(), "records/s")
 }

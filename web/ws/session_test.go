@@ -456,3 +456,16 @@ func TestManySocketsShareOneTopicWhileItIsWritten(t *testing.T) {
 		}
 	})
 }
+
+func TestCloseCodesFollowTheErrors(t *testing.T) {
+	t.Parallel()
+	for code, want := range map[model.Code]int{
+		model.MalformedBody: 4400, model.InvalidArgument: 4400, model.NotImplemented: 4400, model.Conflict: 4400, model.OffsetOutOfRange: 4400,
+		model.RequestTooLarge: 4400,
+		model.Unauthenticated: 4401, model.TokenExpired: 4401, model.Forbidden: 4403, model.UnknownTopic: 4404, model.UnknownPartition: 4404,
+		model.Fenced: 4409, model.RateLimited: 4429,
+		model.LeaderUnavailable: 1013, model.QuorumUnavailable: 1013, model.Timeout: 1013, model.Internal: 1011, model.StorageError: 1011,
+	} {
+		require.Equal(t, want, closeCode(model.Errorf(code, "x")), code)
+	}
+}
