@@ -145,13 +145,13 @@ type wireRecord struct {
 	Offset        int64           `json:"offset"`
 	Timestamp     int64           `json:"timestamp"`
 	Key           json.RawMessage `json:"key"`
-	KeyEncoding   string          `json:"key_encoding"`
+	KeyEncoding   *string         `json:"key_encoding"`
 	Value         json.RawMessage `json:"value"`
-	ValueEncoding string          `json:"value_encoding"`
+	ValueEncoding *string         `json:"value_encoding"`
 	Headers       []struct {
 		Name     string          `json:"name"`
 		Value    json.RawMessage `json:"value"`
-		Encoding string          `json:"encoding"`
+		Encoding *string         `json:"encoding"`
 	} `json:"headers"`
 }
 
@@ -175,31 +175,28 @@ func (w *wireRecord) stored() (rec, error) {
 	return r, nil
 }
 
-func decoded(raw json.RawMessage, encoding string) ([]byte, error) {
-	if encoding == "json" {
-		return raw, nil
-	}
-	if encoding == "null" {
+// decoded undoes one encoding; null has encoding null.
+func decoded(raw json.RawMessage, encoding *string) ([]byte, error) {
+	if encoding == nil {
 		if string(raw) != "null" {
 			return nil, fmt.Errorf("%s has encoding null", raw)
 		}
 		return nil, nil
 	}
-	var s string
-	if err := json.Unmarshal(raw, &s); err != nil {
-		return nil, err
+	if *encoding == "json" {
+		return raw, nil
 	}
-	switch encoding {
+	var s *string
+	if err := json.Unmarshal(raw, &s); err != nil || s == nil {
+		return nil, fmt.Errorf("%s has encoding %s: %w", raw, *encoding, err)
+	}
+	switch *encoding {
 	case "text":
-		return []byte(s), nil
+		return []byte(*s), nil
 	case "base64":
-		b, err := base64.StdEncoding.DecodeString(s)
-		if b == nil {
-			b = []byte{}
-		}
-		return b, err
+		return base64.StdEncoding.DecodeString(*s)
 	}
-	return nil, fmt.Errorf("encoding %q", encoding)
+	return nil, fmt.Errorf("encoding %q", *encoding)
 }
 
 func storedAll(t testing.TB, wire []wireRecord) []rec {
