@@ -75,8 +75,17 @@ func (n *node) serveArgs() []string {
 // launch starts a process and does not wait for it.
 func launch(t testing.TB, env []string, args ...string) *proc {
 	t.Helper()
-	p := &proc{cmd: exec.Command(binary, args...), ended: make(chan struct{})}
+	return launchAs(t, binary, nil, env, args...)
+}
+
+// launchAs starts a process of a copy of the binary as a user; nil is this one.
+func launchAs(t testing.TB, path string, as *syscall.Credential, env []string, args ...string) *proc {
+	t.Helper()
+	p := &proc{cmd: exec.Command(path, args...), ended: make(chan struct{})}
 	p.cmd.Env = env
+	if as != nil {
+		p.cmd.SysProcAttr = &syscall.SysProcAttr{Credential: as}
+	}
 	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.err
 	require.NoError(t, p.cmd.Start())
 	go func() {
