@@ -45,20 +45,20 @@ type TopicUpdate struct {
 
 // TopicView is a topic with its partitions.
 type TopicView struct {
-	Name              string          `json:"name"`
-	ID                string          `json:"id" format:"uuid"`
-	Internal          bool            `json:"internal"`
-	ReplicationFactor int             `json:"replication_factor"`
-	Health            string          `json:"health" enums:"healthy,under-replicated,under-min-isr,offline"`
-	CreatedAt         *Time           `json:"created_at" swaggertype:"string" format:"date-time" extensions:"x-nullable"`
-	Partitions        []PartitionView `json:"partitions"`
-	Actions           []string        `json:"actions"`
-	ETag              string          `json:"etag"`
+	Name              string               `json:"name"`
+	ID                string               `json:"id" format:"uuid"`
+	Internal          bool                 `json:"internal"`
+	ReplicationFactor int                  `json:"replication_factor"`
+	Health            string               `json:"health" enums:"healthy,under-replicated,under-min-isr,offline"`
+	CreatedAt         *Time                `json:"created_at" swaggertype:"string" format:"date-time" extensions:"x-nullable"`
+	Partitions        []PartitionStateView `json:"partitions"`
+	Actions           []string             `json:"actions"`
+	ETag              string               `json:"etag"`
 }
 
-// PartitionView is one partition. Where its state is not known here, offsets and sizes
+// PartitionStateView is one partition. Where its state is not known here, offsets and sizes
 // are null and error says why.
-type PartitionView struct {
+type PartitionStateView struct {
 	Partition        int32            `json:"partition"`
 	Leader           *int32           `json:"leader" extensions:"x-nullable"`
 	LeaderEpoch      int32            `json:"leader_epoch"`
@@ -171,17 +171,17 @@ func (a *API) topicView(c *Call, s *broker.TopicState) TopicView {
 	t := s.Topic
 	v := TopicView{
 		Name: t.Name, ID: t.ID.String(), Internal: t.Internal, ReplicationFactor: t.ReplicationFactor(),
-		Health: health(s), CreatedAt: timeOfMillis(t.CreatedAt), Partitions: make([]PartitionView, len(s.Partitions)),
+		Health: health(s), CreatedAt: timeOfMillis(t.CreatedAt), Partitions: make([]PartitionStateView, len(s.Partitions)),
 		Actions: a.topicActions(c, t.Name), ETag: string(t.ETag()),
 	}
 	for i := range s.Partitions {
-		v.Partitions[i] = partitionView(c, &s.Partitions[i])
+		v.Partitions[i] = partitionStateView(c, &s.Partitions[i])
 	}
 	return v
 }
 
-func partitionView(c *Call, p *broker.PartitionState) PartitionView {
-	v := PartitionView{
+func partitionStateView(c *Call, p *broker.PartitionState) PartitionStateView {
+	v := PartitionStateView{
 		Partition: int32(p.ID), LeaderEpoch: int32(p.LeaderEpoch), Replicas: brokerIDs(p.Replicas),
 		ISR: brokerIDs(p.ISR), ReplicaStates: []ReplicaState{},
 	}

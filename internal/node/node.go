@@ -72,7 +72,7 @@ type stop struct {
 // an error everything that was started has been stopped again.
 func Start(ctx context.Context, cfg *config.Config, logger *slog.Logger, out io.Writer) (*Node, error) {
 	n := &Node{cfg: cfg, logger: logger, out: out, failed: make(chan error, 1)}
-	stopErr, notices := cfg.Unbuilt()
+	notices, stopErr := cfg.Unbuilt()
 	if stopErr != nil {
 		return nil, stopErr
 	}

@@ -3,8 +3,10 @@ package log
 import (
 	"encoding/base64"
 	"fmt"
+	"path"
 	"strings"
 
+	"tidewire/internal/fsx"
 	"tidewire/internal/model"
 )
 
@@ -27,9 +29,19 @@ func decodeMetadata(b []byte) (model.TopicID, error) {
 		return id, fmt.Errorf("%s: not version 0", metadataFile)
 	}
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(text)
-	if err != nil || len(raw) != len(id) {
+	// The decoder passes over newlines, hence the length of the text.
+	if err != nil || len(raw) != len(id) || len(text) != base64.RawURLEncoding.EncodedLen(len(id)) {
 		return id, fmt.Errorf("%s: bad topic id", metadataFile)
 	}
 	copy(id[:], raw)
 	return id, nil
+}
+
+// topicIDOf reads the topic id of a folder that is not open.
+func (s *Store) topicIDOf(folder string) (model.TopicID, error) {
+	b, err := fsx.ReadFile(s.fs, path.Join(s.path(topicsDir), folder, metadataFile), maxMetadataFile)
+	if err != nil {
+		return model.TopicID{}, err
+	}
+	return decodeMetadata(b)
 }

@@ -2,6 +2,7 @@ package log
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -67,6 +68,7 @@ func (s *scheduler) close() {
 		close(s.stop)
 	}
 	s.work.Broadcast()
+	s.idle.Broadcast()
 	s.mu.Unlock()
 	s.done.Wait()
 }
@@ -78,6 +80,7 @@ func (s *scheduler) timer(ctx context.Context) {
 		defer s.mu.Unlock()
 		s.stopped = true
 		s.work.Broadcast()
+		s.idle.Broadcast()
 	}()
 	t := time.NewTimer(time.Hour)
 	t.Stop()
@@ -183,7 +186,7 @@ func (s *scheduler) tell(l *Log, before model.Offset) {
 	}
 	if err := l.Failed(); err != nil && cb.onFail != nil {
 		s.mu.Lock()
-		first := !l.told && err != error(errClosed)
+		first := !l.told && !errors.Is(err, errClosed)
 		l.told = l.told || first
 		s.mu.Unlock()
 		if first {

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"path"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"tidewire/internal/fsx"
@@ -209,7 +208,7 @@ func (s *Store) Remove(l *Log) error {
 	s.sched.drain(l)
 	err := l.closeFiles()
 	s.sched.drain(l) // an append may have slipped in before the close
-	err = firstErr(s.discard(l.name, l.key.id), err)
+	err = firstErr(s.discard(l.name, l.key.id, ""), err)
 	s.mu.Lock()
 	s.forgetLocked(l.key, l.name)
 	s.mu.Unlock()
@@ -222,8 +221,8 @@ func (s *Store) Remove(l *Log) error {
 }
 
 // discard moves a folder of Dir/topics to the trash.
-func (s *Store) discard(name string, id model.TopicID) error {
-	to := s.trash.name(name, id, s.o.Now())
+func (s *Store) discard(name string, id model.TopicID, mark string) error {
+	to := s.trash.name(name, id, s.o.Now(), mark)
 	if err := s.fs.Rename(path.Join(s.path(topicsDir), name), path.Join(s.path(trashDir), to)); err != nil {
 		return err
 	}
@@ -231,10 +230,35 @@ func (s *Store) discard(name string, id model.TopicID) error {
 		return err
 	}
 	s.log.Info("log moved to trash", "log", name, "topic_id", id, "as", to)
-	s.trash.add(to, s.o.Now())
+	s.trash.add(to, s.o.Now(), s.trash.delayOf(to))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.folders, name)
+	return nil
+}
+
+// Sweep moves the folders to the trash that are neither open nor expected, where they
+// stay for a day: what the metadata does not know is not deleted at once (it may be the
+// metadata that is wrong). Call it once every log of this node was opened. expected tells
+// by the folder's name, <topic>-<partition>, what belongs to this node, damaged or not.
+func (s *Store) Sweep(expected func(folder string) bool) error {
+	entries, err := s.fs.ReadDir(s.path(topicsDir))
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		s.mu.Lock()
+		_, open := s.names[e.Name]
+		s.mu.Unlock()
+		if open || !e.Dir || expected(e.Name) {
+			continue
+		}
+		s.log.Warn("a folder belongs to no topic of this node", "folder", e.Name)
+		id, _ := s.topicIDOf(e.Name) // the zero id where its partition.metadata is damaged
+		if err := s.discard(e.Name, id, straySuffix); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
@@ -320,92 +344,6 @@ func (s *Store) checkpointCpLocked(all bool) error {
 		}
 	}
 	return err
-}
-
-// Close syncs every log, writes the checkpoints and, when no log has failed, the
-// clean-stop marker. Callbacks are not called any more.
-func (s *Store) Close() error {
-	s.mu.Lock()
-	if s.closing {
-		s.mu.Unlock()
-		return nil
-	}
-	s.closing = true
-	close(s.stop)
-	s.mu.Unlock()
-	s.loopDone.Wait()
-	s.sched.close()
-
-	logs := s.openLogs()
-	err := s.forEach(logs, (*Log).finish)
-	s.cpMu.Lock()
-	defer s.cpMu.Unlock()
-	err = firstErr(err, s.checkpointCpLocked(true))
-	for _, l := range logs {
-		failed := l.Failed()
-		err = firstErr(err, failed, l.closeFiles())
-	}
-	s.mu.Lock()
-	clean := err == nil && !s.tainted && len(s.folders) == 0
-	s.mu.Unlock()
-	if !clean {
-		s.log.Warn("not a clean stop: the next start recovers", "err", err)
-		return err
-	}
-	var gens [cpKinds]uint64
-	for i := range s.cp {
-		gens[i] = s.cp[i].generation
-	}
-	return fsx.WriteFile(s.fs, s.path(cleanStopFile), encodeCleanStop(gens))
-}
-
-// finish makes all of a log durable, the active segment's indexes included.
-func (l *Log) finish() error {
-	if err := l.Failed(); err != nil {
-		return err
-	}
-	l.sync()
-	if err := l.Failed(); err != nil {
-		return err
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	seg := l.activeLocked()
-	err := firstErr(seg.off.sync(), seg.tim.sync(), l.store.fs.SyncDir(l.dir))
-	if err != nil {
-		return l.fail(l.storageError("sync indexes", err))
-	}
-	return nil
-}
-
-// forEach runs fn over logs, some at a time, and gives the first error.
-func (s *Store) forEach(logs []*Log, fn func(*Log) error) error {
-	var next atomic.Int64
-	var mu sync.Mutex
-	var first error
-	var wg sync.WaitGroup
-	work := func(context.Context) {
-		defer wg.Done()
-		for {
-			i := int(next.Add(1)) - 1
-			if i >= len(logs) {
-				return
-			}
-			if err := fn(logs[i]); err != nil {
-				mu.Lock()
-				first = firstErr(first, err)
-				mu.Unlock()
-			}
-		}
-	}
-	for range min(syncWorkers, len(logs)) {
-		wg.Add(1)
-		if !s.o.Group.Go("log-close", work) {
-			work(context.Background()) // the group has been stopped: here and now
-		}
-	}
-	wg.Wait()
-	return first
 }
 
 // scanner gives a pooled reader of a segment's first size bytes.
