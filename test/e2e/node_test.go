@@ -95,6 +95,11 @@ func launchAs(t testing.TB, path string, as *syscall.Credential, env []string, a
 	t.Cleanup(func() {
 		_ = p.cmd.Process.Kill()
 		<-p.ended
+		for _, fault := range []string{"panic: ", "fatal error: ", "DATA RACE"} {
+			if strings.Contains(p.err.String(), fault) {
+				t.Errorf("the process printed %q:\n%s", fault, p.err.String())
+			}
+		}
 	})
 	return p
 }

@@ -10,6 +10,7 @@ package history
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"sync"
@@ -121,7 +122,7 @@ func Parse(r io.Reader) ([]Event, error) {
 	for {
 		var e Event
 		err := dec.Decode(&e)
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return out, nil
 		}
 		if err == nil && !known(e.Type) {
