@@ -15,6 +15,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -309,7 +310,7 @@ func (n *Node) tlsConfig() (*tls.Config, error) {
 
 func (n *Node) announce(context.Context) error {
 	err := n.dir.Publish(datadir.Endpoints{
-		HTTP: n.url, NodeID: n.cfg.NodeID, Version: buildinfo.Version, StartedAt: time.Now(),
+		HTTP: n.url, PID: os.Getpid(), NodeID: n.cfg.NodeID, Version: buildinfo.Version, StartedAt: time.Now(),
 	})
 	if err != nil {
 		return err
