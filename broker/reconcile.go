@@ -157,7 +157,7 @@ func (b *Broker) growTopic(t *topic, want *metadata.Topic) {
 				b.logger.Error("a partition could not be opened", "topic", t.name, "partition", i, "error", err)
 			} else {
 				p = partition.New(l, partition.Identity{Topic: t.name, TopicID: t.id, Partition: id},
-					settingsOf(want.Config), b.nowMs, t.sealed(id))
+					settingsOf(want.Config), b.nowMs, t.turnOver(id))
 			}
 		}
 		parts = append(parts, p)

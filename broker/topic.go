@@ -46,8 +46,8 @@ func newTopic(t *metadata.Topic) *topic {
 	return n
 }
 
-// sealed moves keyless records on to the next partition.
-func (t *topic) sealed(p model.PartitionID) func() {
+// turnOver moves keyless records on from a partition to the next.
+func (t *topic) turnOver(p model.PartitionID) func() {
 	return func() {
 		n := uint32(len(*t.parts.Load()))
 		if cur := t.sticky.Load(); n > 0 && cur%n == uint32(p) {

@@ -75,6 +75,7 @@ func (p *Partition) joinLocked(s *Slice) bool {
 	for _, i := range s.Select {
 		size += sizeBound(&s.Records[i])
 	}
+	s.size = size
 	if record.HeaderSize+size > p.settings.MaxMessageBytes {
 		return false
 	}
@@ -106,19 +107,12 @@ func sizeBound(r *record.Record) int {
 
 // sealLocked appends the open batch and answers or queues its slices.
 func (p *Partition) sealLocked() {
-	keyless := false
-	for _, s := range p.open {
-		keyless = keyless || s.Keyless
-	}
 	app, err := p.writeLocked(nil)
 	for _, s := range p.open {
 		p.placeLocked(s, app, app.First+model.Offset(s.first), err)
 	}
 	p.resetOpenLocked()
 	p.syncIfAwaitedLocked()
-	if keyless {
-		p.sealed()
-	}
 }
 
 func (p *Partition) resetOpenLocked() {
@@ -146,8 +140,17 @@ func (p *Partition) appendLocked(s *Slice) {
 	app, err := p.writeLocked(p.batches)
 	p.placeLocked(s, app, app.First, err)
 	p.syncIfAwaitedLocked()
-	if s.Keyless {
-		p.sealed()
+}
+
+// keylessRun is how many bytes without keys a partition takes before the next one is
+// due, where no sync ended meanwhile (in the manner of KIP-794).
+const keylessRun = 64 << 10
+
+// stepLocked ends a partition's turn to take keyless records.
+func (p *Partition) stepLocked() {
+	if p.keyless > 0 {
+		p.keyless = 0
+		p.turnOver()
 	}
 }
 
@@ -173,6 +176,11 @@ func (p *Partition) placeLocked(s *Slice, app log.Appended, base model.Offset, e
 	s.Base, s.end = base, base+model.Offset(len(s.Select))
 	s.AppendTime = app.LogAppendTime
 	s.state = sliceAppended
+	if s.Keyless {
+		if p.keyless += s.size; p.keyless >= keylessRun {
+			p.stepLocked()
+		}
+	}
 	switch {
 	case s.Acks != AcksAll || s.end <= p.hw:
 		s.finishLocked(nil)

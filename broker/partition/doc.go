@@ -22,6 +22,14 @@
 // producer, which delays lone requests; a goroutine per partition fed by a channel,
 // which measured five times slower than appending under the mutex.)
 //
+// # Keyless records
+//
+// A partition takes a topic's keyless records for a turn, which ends with a sync of its
+// log or after 64 KiB: what arrives together lands in one log, so that few logs are
+// synced at a time, and all get their share. (Rejected: a turn for each append. Under
+// acks=leader it kept every log of a topic dirty, and syncing six logs every 2 ms cost as
+// much CPU as answering the requests.)
+//
 // # State and locks
 //
 // Everything is under Partition.mu. Lock order: Partition.mu, then Partition.inboxMu

@@ -61,7 +61,8 @@ type Partition struct {
 	open     []*Slice              // guarded by mu: slices in the open batch
 	queue    commitQueue           // guarded by mu: appended acks=all slices in offset order
 	watchers map[*Watcher]struct{} // guarded by mu
-	sealed   func()                // called under mu when a batch with keyless records was appended
+	turnOver func()                // called under mu when another partition should take keyless records
+	keyless  int                   // guarded by mu: bytes without keys since the last turn
 	batches  []byte                // guarded by mu: a slice that became several batches
 	spare    []*Slice              // guarded by mu: memory for the next inbox
 
@@ -71,13 +72,13 @@ type Partition struct {
 	inbox   []*Slice // guarded by inboxMu: submitted and not yet taken
 }
 
-// New returns a partition over an open log. sealed is called, holding the partition's
-// lock, each time a batch was appended that took keyless records. now gives
-// milliseconds since 1970.
-func New(l Log, id Identity, s Settings, now func() int64, sealed func()) *Partition {
+// New returns a partition over an open log. turnOver is called, holding the partition's
+// lock, when it has had its turn to take keyless records: those of one sync, or a good
+// many bytes. now gives milliseconds since 1970.
+func New(l Log, id Identity, s Settings, now func() int64, turnOver func()) *Partition {
 	p := &Partition{
 		Topic: id.Topic, TopicID: id.TopicID, ID: id.Partition,
-		log: l, now: now, settings: s, sealed: sealed, watchers: map[*Watcher]struct{}{}, hw: l.HighWatermark(),
+		log: l, now: now, settings: s, turnOver: turnOver, watchers: map[*Watcher]struct{}{}, hw: l.HighWatermark(),
 	}
 	l.SetCallbacks(p.onStable, p.onSyncEnd, p.onFail)
 	return p
@@ -171,6 +172,7 @@ func (p *Partition) advanceLocked(stable model.Offset) {
 func (p *Partition) onStable(stable model.Offset) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.stepLocked() // before anybody is answered, so that a lone producer goes round
 	p.advanceLocked(stable)
 }
 

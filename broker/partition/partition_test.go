@@ -79,9 +79,9 @@ func (g *gate) let(fail error) {
 
 type fixture struct {
 	*Partition
-	log    *log.Log
-	gate   *gate
-	sealed int // batches with keyless records; read it under mu
+	log   *log.Log
+	gate  *gate
+	turns int // ended turns of keyless records; read it under mu
 }
 
 func start(t *testing.T, s Settings) *fixture {
@@ -95,7 +95,7 @@ func start(t *testing.T, s Settings) *fixture {
 	require.NoError(t, err)
 	f.log, err = store.Open(model.TopicID{1}, "t", 0, log.Config{MaxMessageBytes: s.MaxMessageBytes})
 	require.NoError(t, err)
-	f.Partition = New(f.log, Identity{Topic: "t", TopicID: model.TopicID{1}}, s, func() int64 { return 1000 }, func() { f.sealed++ })
+	f.Partition = New(f.log, Identity{Topic: "t", TopicID: model.TopicID{1}}, s, func() int64 { return 1000 }, func() { f.turns++ })
 	f.SetLeadership(Leadership{Leader: true, Epoch: 7, ISR: 1})
 	t.Cleanup(func() {
 		f.Close(model.Errorf(model.LeaderUnavailable, "stopping"))
@@ -288,16 +288,26 @@ func TestOnlyTheSelectedRecordsAreAppended(t *testing.T) {
 	require.Equal(t, [][]string{{"d", "b"}}, f.batches(t))
 }
 
-func TestKeylessBatchesAreReportedSoThatTheNextPartitionIsTaken(t *testing.T) {
+func TestATurnOfKeylessRecordsEndsWithASyncOrManyBytes(t *testing.T) {
 	t.Parallel()
 	f := start(t, normal)
-	wait(t, submit(f.Partition, slice(AcksLeader, "a")))
-	keyed := slice(AcksLeader, "b")
+	turns := func() int {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		return f.turns
+	}
+	keyed := slice(AcksAll, "b")
 	keyed.Keyless = false
 	wait(t, submit(f.Partition, keyed))
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	require.Equal(t, 1, f.sealed)
+	require.Equal(t, 0, turns(), "records with keys are nobody's turn")
+	wait(t, submit(f.Partition, slice(AcksLeader, "a")))
+	require.Equal(t, 0, turns())
+	for i := range 3 {
+		wait(t, submit(f.Partition, slice(AcksAll, "a")))
+		require.Equal(t, i+1, turns(), "a lone producer finds the turn over when it is answered")
+	}
+	wait(t, submit(f.Partition, slice(AcksLeader, strings.Repeat("x", keylessRun))))
+	require.Equal(t, 4, turns())
 }
 
 func TestAFailedSyncAnswersUnknownToWhatWasAppendedAndNotAppliedToTheRest(t *testing.T) {

@@ -33,6 +33,7 @@ type Slice struct {
 	Err        error
 
 	end     model.Offset // offset after the last record
+	size    int          // bound of the records' bytes in a batch
 	first   int          // index of the first record within the open batch
 	state   sliceState
 	waiting *Completion

@@ -59,7 +59,7 @@ func (a *app) serve(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	widenProcs()
+	defer runtime.KeepAlive(tuneRuntime())
 	ctx := c.Context()
 	n, err := node.Start(ctx, cfg, newLogger(a, cfg), a.out)
 	if err != nil {
@@ -76,17 +76,27 @@ func (a *app) serve(c *cobra.Command) error {
 	return errors.Join(fault, n.Stop(stopCtx))
 }
 
-// blockingWrites is how many threads of a busy node may wait for the disk at once: those
-// that sync logs.
-const blockingWrites = 8
+// moreProcs is how many scheduler slots a node has beyond its cores.
+const moreProcs = 2
 
-// widenProcs gives the scheduler more slots than there are cores. A goroutine that waits
-// in a file system call keeps its slot until the runtime notices, so that on few cores a
-// few syncs would stall every request. GOMAXPROCS in the environment wins.
-func widenProcs() {
+// heapFloor keeps the collector from running for every few megabytes of a small heap.
+const heapFloor = 64 << 20
+
+// tuneRuntime sets the Go runtime for a server that waits for disks. GOMAXPROCS and GOGC
+// in the environment win.
+//
+// A goroutine in a file system call keeps its scheduler slot until the runtime notices:
+// on two cores two syncs would stall every request, so there are more slots than cores.
+// The ballast is never touched and takes no memory; it makes the collector's goal at
+// least twice its size, where a small heap would be collected hundreds of times a second.
+func tuneRuntime() (ballast []byte) {
 	if os.Getenv("GOMAXPROCS") == "" {
-		runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + blockingWrites)
+		runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + moreProcs)
 	}
+	if os.Getenv("GOGC") == "" {
+		ballast = make([]byte, heapFloor)
+	}
+	return ballast
 }
 
 func newLogger(a *app, cfg *config.Config) *slog.Logger {
