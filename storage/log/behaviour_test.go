@@ -346,3 +346,26 @@ func TestSealedIndexesAreDurableBelowTheStableEnd(t *testing.T) {
 	}
 	require.NotZero(t, sealed)
 }
+
+func TestAStableEndThatWriteCachingMovedIsToldWithTheNextSync(t *testing.T) {
+	t.Parallel()
+	h := newHarness(t, fsx.NewMem(), "/data")
+	require.NoError(t, h.stop())
+	h.opts.SyncInterval = time.Hour
+	h.start()
+	l := h.open(Config{})
+	told := make(chan model.Offset, 4)
+	l.SetCallbacks(func(end model.Offset) { told <- end }, nil, nil)
+	_, err := l.Append(batch(t, record.None, 1), 0, 0)
+	require.NoError(t, err)
+	l.SetConfig(Config{WriteCaching: true})
+	require.EqualValues(t, 1, l.StableEnd(), "moved before any sync")
+	h.store.sched.enqueue(l)
+	select {
+	case end := <-told:
+		require.EqualValues(t, 1, end)
+	case <-time.After(10 * time.Second):
+		t.Fatal("who waits for the stable end was not told")
+	}
+	require.NoError(t, h.stop())
+}

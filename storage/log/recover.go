@@ -52,6 +52,7 @@ func (s *Store) openLog(key logKey, name string, cfg Config) (*Log, error) {
 	l.logEnd.Store(int64(end))
 	l.synced.Store(int64(end))
 	l.stable.Store(int64(end))
+	l.toldStable = end
 	start = min(max(start, r.segs[0].base), end)
 	l.logStart.Store(int64(start))
 	if !haveHW {
