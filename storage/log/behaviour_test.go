@@ -136,7 +136,9 @@ func TestOneSyncServesAllWaitersAndCallbacksComeInOrder(t *testing.T) {
 	entered, gate := make(chan struct{}, 16), make(chan struct{})
 	slow := &slowSyncs{FS: in, entered: entered, gate: gate}
 	h.store.fs = slow
-	l.activeLocked().f = &slowFile{l.activeLocked().f, slow}
+	f, err := l.activeLocked().file()
+	require.NoError(t, err)
+	l.activeLocked().f = &slowFile{f, slow}
 
 	events := make(chan string, 64)
 	merged := batch(t, record.None, 9)
