@@ -126,11 +126,23 @@ func (b *Broker) reconcileTopic(name string, want *metadata.Topic) {
 		if p == nil {
 			continue
 		}
-		p.SetSettings(settingsOf(want.Config))
+		configure(p, logs[i], want.Config)
 		p.SetLeadership(b.leadership(&want.Partitions[i]))
-		logs[i].SetConfig(logConfigOf(want.Config))
 	}
 	b.topics.Store(name, t)
+}
+
+// configure gives a partition and its log a topic's settings. The log's limit of message
+// bytes is never below the partition's, or it would refuse what was merged by the latter.
+func configure(p *partition.Partition, l *log.Log, c *metadata.TopicConfig) {
+	s, lc := settingsOf(c), logConfigOf(c)
+	if s.MaxMessageBytes > p.Settings().MaxMessageBytes {
+		l.SetConfig(lc)
+		p.SetSettings(s)
+		return
+	}
+	p.SetSettings(s)
+	l.SetConfig(lc)
 }
 
 func (b *Broker) leadership(p *metadata.Partition) partition.Leadership {
@@ -158,6 +170,8 @@ func (b *Broker) growTopic(t *topic, want *metadata.Topic) {
 			} else {
 				p = partition.New(l, partition.Identity{Topic: t.name, TopicID: t.id, Partition: id},
 					settingsOf(want.Config), b.nowMs, t.turnOver(id))
+				// Before anybody can find it: records may be routed to it at once.
+				p.SetLeadership(b.leadership(&want.Partitions[i]))
 			}
 		}
 		parts = append(parts, p)

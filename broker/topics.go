@@ -47,10 +47,16 @@ func (b *Broker) CreateTopic(ctx context.Context, c Caller, n NewTopic) (*metada
 	if err != nil {
 		return nil, err
 	}
-	if _, err := b.topic(ctx, t.Name); err != nil && !model.HasCode(err, model.UnknownTopic) {
-		return nil, model.AsError(err).WithOutcome(model.Unknown)
-	}
+	b.settle(ctx, t.Name)
 	return t, nil
+}
+
+// settle waits for this node to serve what a change of the metadata brought. The change is
+// made, so that a node which is slow to follow is no failure of it.
+func (b *Broker) settle(ctx context.Context, name string) {
+	if _, err := b.topic(ctx, name); err != nil {
+		b.logger.Warn("a topic was changed and is not open on this node yet", "topic", name, "error", err)
+	}
 }
 
 func (b *Broker) mayCreate(ctx context.Context, c Caller, name string) error {
@@ -189,9 +195,7 @@ func (b *Broker) GrowTopic(ctx context.Context, c Caller, g Growth) (*metadata.T
 	if err != nil {
 		return nil, err
 	}
-	if _, err := b.topic(ctx, t.Name); err != nil {
-		return nil, model.AsError(err).WithOutcome(model.Unknown)
-	}
+	b.settle(ctx, t.Name)
 	return grown, nil
 }
 

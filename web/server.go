@@ -53,6 +53,7 @@ type Config struct {
 type Server struct {
 	http    *http.Server
 	streams Streams
+	logger  *slog.Logger
 	tls     bool
 }
 
@@ -72,7 +73,7 @@ func New(c Config) (*Server, error) {
 		ReadHeaderTimeout: readHeaderTimeout, IdleTimeout: idleTimeout,
 		ErrorLog: slog.NewLogLogger(c.Logger.Handler(), slog.LevelDebug),
 	}
-	return &Server{http: s, streams: c.Streams, tls: c.TLS != nil}, nil
+	return &Server{http: s, streams: c.Streams, logger: c.Logger, tls: c.TLS != nil}, nil
 }
 
 // Handler is the whole HTTP surface, for tests that need no port.
@@ -92,14 +93,19 @@ func (s *Server) Serve(l net.Listener) error {
 	return fmt.Errorf("http port: %w", err)
 }
 
-// Shutdown stops accepting, ends the streams and waits for requests under way until ctx
-// ends; then it closes what is left.
+// Shutdown stops accepting, ends the streams and waits for requests under way, but not
+// for longer than half of what is left until ctx ends: a client that sends half a body, or
+// does not read its answer, must not take the time that the rest of the node needs to
+// stop. What is left then is cut, which is logged and no error.
 func (s *Server) Shutdown(ctx context.Context) error {
+	grace, cancel := half(ctx)
+	defer cancel()
 	streams := make(chan error, 1)
-	s.http.RegisterOnShutdown(func() { streams <- s.streams.Shutdown(ctx) })
-	err := s.http.Shutdown(ctx)
-	if err != nil {
-		err = errors.Join(err, s.http.Close())
+	s.http.RegisterOnShutdown(func() { streams <- s.streams.Shutdown(grace) })
+	err := s.http.Shutdown(grace)
+	if errors.Is(err, context.DeadlineExceeded) {
+		s.logger.Warn("connections of clients that did not end their requests were cut")
+		err = s.http.Close()
 	}
 	select {
 	case streamErr := <-streams:
@@ -107,6 +113,15 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	case <-ctx.Done():
 		return errors.Join(err, context.Cause(ctx))
 	}
+}
+
+// half ends after half of the time that ctx has left.
+func half(ctx context.Context) (context.Context, context.CancelFunc) {
+	end, ok := ctx.Deadline()
+	if !ok {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, time.Until(end)/2)
 }
 
 // router builds the gin engine. Path values stay escaped for the router and are decoded

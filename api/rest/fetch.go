@@ -81,17 +81,23 @@ func (a *API) fetchRecords(c *Call) error {
 	if err != nil {
 		return err
 	}
-	buf := answers.Get().(*[]byte)
-	b := append((*buf)[:0], `{"records":[`...)
+	var buf *[]byte
+	var b []byte
+	begin := func() { // not before there is something to say: thousands may wait
+		buf = answers.Get().(*[]byte)
+		b = append((*buf)[:0], `{"records":[`...)
+	}
 	defer func() {
-		if cap(b) <= maxPooledAnswer {
+		if buf != nil && cap(b) <= maxPooledAnswer {
 			*buf = b
 			answers.Put(buf)
 		}
 	}()
 	meta := recordjson.Meta{Topic: req.Topic, Partition: req.Partition}
 	info, err := a.broker.Fetch(c.Request.Context(), c.Caller(), req, func(r *record.Record, logAppendTime bool) {
-		if b[len(b)-1] != '[' {
+		if buf == nil {
+			begin()
+		} else {
 			b = append(b, ',')
 		}
 		meta.LogAppendTime = logAppendTime
@@ -99,6 +105,9 @@ func (a *API) fetchRecords(c *Call) error {
 	})
 	if err != nil {
 		return err
+	}
+	if buf == nil {
+		begin()
 	}
 	b = append(b, `],"next_offset":`...)
 	b = strconv.AppendInt(b, int64(info.NextOffset), 10)

@@ -2,6 +2,7 @@ package rest
 
 import (
 	"context"
+	"log/slog"
 	"mime"
 	"net/http"
 	"net/url"
@@ -122,13 +123,27 @@ var noQuery = url.Values{}
 func (a *API) fail(c *Call, err error) {
 	e := model.AsError(err)
 	if row := model.Row(e.Code); row.Status >= 500 && e.Code != model.NotImplemented {
-		a.logger.Error("a request failed", "method", c.Request.Method, "path", c.Route.Path,
+		a.logger.Log(context.Background(), failureLevel(c.Request.Context(), row.Status), "a request failed",
+			"method", c.Request.Method, "path", c.Route.Path,
 			"request_id", c.Writer.Header().Get("X-Request-Id"), "code", e.Code, "error", err)
 	}
 	if c.Writer.Written() {
 		return
 	}
 	problem.Write(c.Writer, e, c.occurrence())
+}
+
+// failureLevel is how loud a failed request is logged. A client that went away fails its
+// own request, and a busy node must not write a line for each one that it refuses: what is
+// the matter is logged where it happens.
+func failureLevel(request context.Context, status int) slog.Level {
+	switch {
+	case request.Err() != nil || status == http.StatusServiceUnavailable:
+		return slog.LevelDebug
+	case status == http.StatusGatewayTimeout:
+		return slog.LevelWarn
+	}
+	return slog.LevelError
 }
 
 func (a *API) authenticate(c *Call) error {

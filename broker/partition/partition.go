@@ -118,6 +118,13 @@ func (p *Partition) SetSettings(s Settings) {
 	p.settings = s
 }
 
+// Settings are those in force.
+func (p *Partition) Settings() Settings {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.settings
+}
+
 // Close ends the replica: what waits gets why, and so does every later call. The log
 // is not closed.
 func (p *Partition) Close(why error) {

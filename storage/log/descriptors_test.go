@@ -80,6 +80,18 @@ func TestAnIdleLogHoldsNoDescriptor(t *testing.T) {
 	require.Zero(t, files.count())
 }
 
+func TestAStopNeedsFewDescriptorsForManyLogs(t *testing.T) {
+	t.Parallel()
+	files := &descriptors{FS: fsx.NewMem()}
+	h := newHarness(t, files, "/data")
+	for p := range model.PartitionID(64) {
+		_, err := h.store.Open(testID, "events", p, Config{})
+		require.NoError(t, err)
+	}
+	files.set(4 * syncWorkers)
+	require.NoError(t, h.stop())
+}
+
 func TestALackOfDescriptorsIsNoFailureOfTheLog(t *testing.T) {
 	t.Parallel()
 	for limit := 1; limit < 9; limit++ {

@@ -62,7 +62,7 @@ func (l *Log) finish() error {
 	if err != nil {
 		return l.fail(l.storageError("sync indexes", err))
 	}
-	return nil
+	return seg.release() // one log after the other: descriptors may be fewer than logs
 }
 
 // forEach runs fn over logs, some at a time, and gives the first error.

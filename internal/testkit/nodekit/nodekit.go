@@ -78,11 +78,13 @@ func (n *Node) start() {
 	n.URL = n.node.URL()
 	n.once = new(sync.Once)
 	once, running := n.once, n.node
-	n.t.Cleanup(func() { once.Do(func() { stop(n.t, running) }) })
+	n.t.Cleanup(func() { once.Do(func() { stop(n.t, running, stopTimeout) }) })
 }
 
-func stop(t testing.TB, n *node.Node) {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+const stopTimeout = 30 * time.Second
+
+func stop(t testing.TB, n *node.Node, within time.Duration) {
+	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
 	if err := n.Stop(ctx); err != nil {
 		t.Errorf("the node did not stop cleanly: %v", err)
@@ -90,8 +92,11 @@ func stop(t testing.TB, n *node.Node) {
 }
 
 // Stop ends the node cleanly.
-func (n *Node) Stop() {
-	n.once.Do(func() { stop(n.t, n.node) })
+func (n *Node) Stop() { n.StopWithin(stopTimeout) }
+
+// StopWithin ends the node as --shutdown-timeout does; that it needs longer fails the test.
+func (n *Node) StopWithin(d time.Duration) {
+	n.once.Do(func() { stop(n.t, n.node, d) })
 }
 
 // Restart ends the node cleanly and starts it again on the same folder; the port is
