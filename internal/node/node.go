@@ -41,6 +41,7 @@ type Node struct {
 	cfg    *config.Config
 	logger *slog.Logger
 	out    io.Writer
+	now    func() time.Time
 
 	dir      *datadir.Dir
 	listener net.Listener
@@ -70,7 +71,12 @@ type stop struct {
 // Start builds and starts a node; out gets the lines for the person who started it. On
 // an error everything that was started has been stopped again.
 func Start(ctx context.Context, cfg *config.Config, logger *slog.Logger, out io.Writer) (*Node, error) {
-	n := &Node{cfg: cfg, logger: logger, out: out, failed: make(chan error, 1)}
+	return StartWithClock(ctx, cfg, logger, out, time.Now)
+}
+
+// StartWithClock is Start with another wall clock, for tests of what ends with time.
+func StartWithClock(ctx context.Context, cfg *config.Config, logger *slog.Logger, out io.Writer, now func() time.Time) (*Node, error) {
+	n := &Node{cfg: cfg, logger: logger, out: out, now: now, failed: make(chan error, 1)}
 	stopErr, notices := cfg.Unbuilt()
 	if stopErr != nil {
 		return nil, stopErr
@@ -166,7 +172,7 @@ func (n *Node) openStore(ctx context.Context) error {
 	n.storage = lifecycle.New(context.WithoutCancel(ctx))
 	n.onStop("the store's goroutines", stopGroup(n.storage))
 	store, err := log.OpenStore(log.StoreOptions{
-		FS: fsx.OS(), Dir: n.dir.Path(), Logger: n.logger, Group: n.storage, Now: time.Now, SyncInterval: n.cfg.LogSyncInterval,
+		FS: fsx.OS(), Dir: n.dir.Path(), Logger: n.logger, Group: n.storage, Now: n.now, SyncInterval: n.cfg.LogSyncInterval,
 	})
 	if err != nil {
 		return err
@@ -188,7 +194,7 @@ func (n *Node) startCluster(ctx context.Context) error {
 	c, err := cluster.Start(ctx, cluster.Config{
 		Dir: n.dir.Meta(), NodeID: n.cfg.NodeID, Host: host, HTTPAddr: http, Rack: n.cfg.Rack,
 		Version: buildinfo.Version, ClusterName: "tidewire", BootstrapExpect: n.cfg.BootstrapExpect,
-		Logger: n.logger, Fatal: n.fatal, Now: time.Now,
+		Logger: n.logger, Fatal: n.fatal, Now: n.now,
 	})
 	if err != nil {
 		return err
@@ -210,7 +216,7 @@ func (n *Node) startAuth(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	n.auth = auth.New(auth.Config{Cluster: n.cluster, Sealer: sealer, Logger: n.logger, Now: time.Now})
+	n.auth = auth.New(auth.Config{Cluster: n.cluster, Sealer: sealer, Logger: n.logger, Now: n.now})
 	cancel := n.cluster.Subscribe(func(_, _ *metadata.Image, d metadata.Delta) { n.auth.Tokens.Forget(&d) })
 	n.onStop("auth", func(context.Context) error { cancel(); return nil })
 	opened, err := n.auth.Service.Bootstrap(ctx, auth.FirstStart{AdminPassword: n.cfg.AdminPassword.Reveal(), Dev: n.cfg.Dev})
@@ -230,7 +236,7 @@ func (n *Node) startBroker(ctx context.Context) error {
 	n.group = lifecycle.New(context.WithoutCancel(ctx))
 	n.broker = broker.New(broker.Config{
 		NodeID: n.cfg.NodeID, Metadata: n.cluster, Authorizer: n.auth.Authorizer, Store: n.store,
-		Logger: n.logger, Group: n.group, Now: time.Now,
+		Logger: n.logger, Group: n.group, Now: n.now,
 	})
 	n.onStop("the broker", func(context.Context) error { n.broker.Stop(); return nil })
 	n.onStop("background work", stopGroup(n.group))
@@ -269,15 +275,15 @@ func (n *Node) startServer(context.Context) error {
 	registry := prometheus.NewRegistry()
 	n.broker.RegisterMetrics(registry)
 	metrics := web.NewMetrics(registry)
-	n.streams = ws.New(ws.Config{Broker: n.broker, Tokens: n.auth.Tokens, Logger: n.logger, Now: time.Now, Group: n.group})
+	n.streams = ws.New(ws.Config{Broker: n.broker, Tokens: n.auth.Tokens, Logger: n.logger, Now: n.now, Group: n.group})
 	api := rest.New(rest.Config{
-		Broker: n.broker, Auth: n.auth, Cluster: n.cluster, Process: n, Logger: n.logger, Now: time.Now,
+		Broker: n.broker, Auth: n.auth, Cluster: n.cluster, Process: n, Logger: n.logger, Now: n.now,
 		Version: buildinfo.Version, Prefix: n.cfg.HTTP.PathPrefix, Metrics: metrics.Handler(),
 		MetricsPublic: n.cfg.HTTP.MetricsPublic || n.cfg.Dev,
 	})
 	n.server, err = web.New(web.Config{
 		API: api, Streams: web.NewStreams(n.streams), Metrics: metrics, Logger: n.logger, Prefix: n.cfg.HTTP.PathPrefix,
-		CORSOrigins: n.cfg.HTTP.CORSOrigins, TrustedProxies: n.cfg.HTTP.TrustedProxies, TLS: tlsConfig, Now: time.Now,
+		CORSOrigins: n.cfg.HTTP.CORSOrigins, TrustedProxies: n.cfg.HTTP.TrustedProxies, TLS: tlsConfig, Now: n.now,
 	})
 	if err != nil {
 		return err
@@ -309,7 +315,7 @@ func (n *Node) tlsConfig() (*tls.Config, error) {
 
 func (n *Node) announce(context.Context) error {
 	err := n.dir.Publish(datadir.Endpoints{
-		HTTP: n.url, NodeID: n.cfg.NodeID, Version: buildinfo.Version, StartedAt: time.Now(),
+		HTTP: n.url, NodeID: n.cfg.NodeID, Version: buildinfo.Version, StartedAt: n.now(),
 	})
 	if err != nil {
 		return err
