@@ -64,7 +64,7 @@ check: preflight fmt-check vet archtest lint unit generate-check ## all that a c
 
 e2e: build ## run what needs a real node: the README's tour, the generated client
 	@scripts/install-test-packages
-	TIDEWIRE_BIN=$(CURDIR)/bin/tidewire go test -count=1 -timeout 15m ./test/...
+	TEST_TIDEWIRE_BINARY=$(CURDIR)/bin/tidewire go test -count=1 -timeout 15m ./test/...
 
 test: check e2e ## everything
 

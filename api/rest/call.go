@@ -3,9 +3,11 @@ package rest
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -167,7 +169,7 @@ func occurrence(c *gin.Context) problem.Occurrence {
 }
 
 // bodies are reused between requests.
-var bodies = sync.Pool{New: func() any { return new(bytes.Buffer) }}
+var bodies = sync.Pool{New: func() any { b := make([]byte, 0, 4<<10); return &b }}
 
 // maxPooledBody bounds what the pool keeps.
 const maxPooledBody = 4 << 20
@@ -176,25 +178,52 @@ const maxPooledBody = 4 << 20
 // keep it. A body that is longer is request-too-large, one that breaks off is
 // malformed.
 func (c *Call) readBody(use func([]byte) error) error {
-	buf := bodies.Get().(*bytes.Buffer)
-	buf.Reset()
+	buf := bodies.Get().(*[]byte)
 	defer func() {
-		if buf.Cap() <= maxPooledBody {
+		if cap(*buf) <= maxPooledBody {
 			bodies.Put(buf)
 		}
 	}()
-	limit := c.Route.maxBody()
-	if n := c.Request.ContentLength; n > 0 {
-		buf.Grow(int(n) + bytes.MinRead)
+	b, err := readAll(c.Request.Body, (*buf)[:0], c.Request.ContentLength, c.Route.maxBody())
+	*buf = b
+	if err != nil {
+		return err
 	}
-	n, err := buf.ReadFrom(io.LimitReader(c.Request.Body, limit+1))
-	switch {
-	case n > limit:
-		return tooLarge(limit)
-	case err != nil:
-		return model.Errorf(model.MalformedBody, "the body broke off after %d bytes", n).WithCause(err)
+	return use(b)
+}
+
+// readAll appends a body to b. length is its Content-Length, which the caller has
+// checked against limit, or −1.
+func readAll(r io.Reader, b []byte, length, limit int64) ([]byte, error) {
+	if length >= 0 {
+		// In steps, so that a length that was only claimed costs no memory.
+		for int64(len(b)) < length {
+			b = slices.Grow(b, int(min(length-int64(len(b)), max(64<<10, int64(len(b))))))
+			n, err := io.ReadFull(r, b[len(b):min(int64(cap(b)), length)])
+			b = b[:len(b)+n]
+			if err != nil {
+				return b, brokeOff(len(b), err)
+			}
+		}
+		return b, nil
 	}
-	return use(buf.Bytes())
+	for {
+		b = slices.Grow(b, 4<<10)
+		n, err := r.Read(b[len(b):cap(b)])
+		b = b[:len(b)+n]
+		switch {
+		case int64(len(b)) > limit:
+			return b, tooLarge(limit)
+		case errors.Is(err, io.EOF):
+			return b, nil
+		case err != nil:
+			return b, brokeOff(len(b), err)
+		}
+	}
+}
+
+func brokeOff(n int, err error) error {
+	return model.Errorf(model.MalformedBody, "the body broke off after %d bytes", n).WithCause(err)
 }
 
 func tooLarge(limit int64) error {

@@ -16,6 +16,7 @@ type Log interface {
 	StableEnd() model.Offset
 	RequestSync()
 	Syncing() bool
+	HighWatermark() model.Offset
 	SetHighWatermark(model.Offset)
 	SetCallbacks(onStable func(model.Offset), onSyncEnd func(), onFail func(error))
 	Read(dst []byte, from, limit model.Offset, maxBytes int) ([]byte, error)
@@ -52,16 +53,16 @@ type Partition struct {
 	now func() int64
 
 	mu       sync.Mutex
-	settings Settings       // guarded by mu
-	lead     Leadership     // guarded by mu
-	closed   error          // guarded by mu: why the replica serves no more
-	hw       model.Offset   // guarded by mu
-	builder  record.Builder // guarded by mu: holds the open batch, or the one being appended
-	open     []*Slice       // guarded by mu: slices in the open batch
-	queue    commitQueue    // guarded by mu: appended acks=all slices in offset order
-	watchers map[*Watcher]struct{}
-	sealed   func() // called under mu when a batch with keyless records was appended
-	batches  []byte // guarded by mu: a slice that became several batches
+	settings Settings              // guarded by mu
+	lead     Leadership            // guarded by mu
+	closed   error                 // guarded by mu: why the replica serves no more
+	hw       model.Offset          // guarded by mu
+	builder  record.Builder        // guarded by mu: holds the open batch, or the one being appended
+	open     []*Slice              // guarded by mu: slices in the open batch
+	queue    commitQueue           // guarded by mu: appended acks=all slices in offset order
+	watchers map[*Watcher]struct{} // guarded by mu
+	sealed   func()                // called under mu when a batch with keyless records was appended
+	batches  []byte                // guarded by mu: a slice that became several batches
 }
 
 // New returns a partition over an open log. sealed is called, holding the partition's
@@ -70,7 +71,7 @@ type Partition struct {
 func New(l Log, id Identity, s Settings, now func() int64, sealed func()) *Partition {
 	p := &Partition{
 		Topic: id.Topic, TopicID: id.TopicID, ID: id.Partition,
-		log: l, now: now, settings: s, sealed: sealed, watchers: map[*Watcher]struct{}{},
+		log: l, now: now, settings: s, sealed: sealed, watchers: map[*Watcher]struct{}{}, hw: l.HighWatermark(),
 	}
 	l.SetCallbacks(p.onStable, p.onSyncEnd, p.onFail)
 	return p

@@ -60,7 +60,7 @@ func Encode(m *Image) []byte {
 		e.add(sectionSigningKey, k)
 	}
 	e.buf = append(e.buf, sectionEnd)
-	return binary.BigEndian.AppendUint32(e.buf, crc32.Checksum(e.buf, castagnoli))
+	return e.seal()
 }
 
 type encoder struct{ buf []byte }
@@ -73,6 +73,10 @@ func (e *encoder) add(section byte, entity any) {
 	e.buf = append(e.buf, section)
 	e.buf = binary.AppendUvarint(e.buf, uint64(len(body)))
 	e.buf = append(e.buf, body...)
+}
+
+func (e *encoder) seal() []byte {
+	return binary.BigEndian.AppendUint32(e.buf, crc32.Checksum(e.buf, castagnoli))
 }
 
 // Decode reads what Encode wrote.

@@ -82,7 +82,7 @@ type ConfigDef struct {
 }
 
 const (
-	day       = 24 * 60 * 60 * 1000
+	dayMs     = 24 * 60 * 60 * 1000
 	noLimitIn = "9223372036854775807"
 )
 
@@ -128,7 +128,7 @@ var topicConfigDefs = []ConfigDef{
 	{Name: "compression.zstd.level", Type: TypeInt, Unit: "level", Default: "3", Min: bound(-131072), Max: bound(22), Since: 1,
 		Doc:   "Level used when compression.type is zstd.",
 		field: func(c *TopicConfig) any { return &c.ZstdLevel }},
-	{Name: "dedupe.window.ms", Type: TypeLong, Unit: "ms", Default: "300000", Min: bound(0), Max: bound(7 * day), Since: 1,
+	{Name: "dedupe.window.ms", Type: TypeLong, Unit: "ms", Default: "300000", Min: bound(0), Max: bound(7 * dayMs), Since: 1,
 		Doc:   "How long an Idempotency-Key is remembered.",
 		field: func(c *TopicConfig) any { return &c.DedupeWindowMs }},
 	{Name: "delete.retention.ms", Type: TypeLong, Unit: "ms", Default: "86400000", Min: bound(0), Since: 1,

@@ -130,7 +130,7 @@ func (a *app) aclCreate() *cobra.Command {
 			for _, op := range r.operations {
 				in["operation"] = op
 				var raw json.RawMessage
-				if err := c.Call(ctx, http.MethodPost, "/v1/acls", nil, in, &raw); err != nil {
+				if err := c.Call(ctx, client.Request{Method: http.MethodPost, Path: "/v1/acls", Body: in}, &raw); err != nil {
 					return err
 				}
 				made = append(made, raw)
@@ -172,7 +172,7 @@ func (a *app) aclDelete() *cobra.Command {
 				var out struct {
 					Deleted []json.RawMessage `json:"deleted"`
 				}
-				if err := c.Call(ctx, http.MethodDelete, "/v1/acls", q, nil, &out); err != nil {
+				if err := c.Call(ctx, client.Request{Method: http.MethodDelete, Path: "/v1/acls", Query: q}, &out); err != nil {
 					return err
 				}
 				gone = append(gone, out.Deleted...)

@@ -26,7 +26,7 @@ func (a *app) clusterStatus() *cobra.Command {
 		Use: "status", Short: "Show the cluster and its brokers", Args: cobra.NoArgs,
 		RunE: a.calling(func(ctx context.Context, c *client.Client, _ []string) error {
 			var raw json.RawMessage
-			if err := c.Call(ctx, http.MethodGet, "/v1/cluster", nil, nil, &raw); err != nil {
+			if err := c.Call(ctx, client.Request{Method: http.MethodGet, Path: "/v1/cluster"}, &raw); err != nil {
 				return err
 			}
 			if format == formatJSON {

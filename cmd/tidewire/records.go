@@ -167,11 +167,11 @@ func joinGroup(ctx context.Context, c *client.Client, group string, topics []str
 		ID string `json:"member_id"`
 	}
 	in := map[string]any{"topics": topics}
-	if err := c.Call(ctx, http.MethodPost, client.Path("v1", "groups", group, "members"), nil, in, &member); err != nil {
+	if err := c.Call(ctx, client.Request{Method: http.MethodPost, Path: client.Path("v1", "groups", group, "members"), Body: in}, &member); err != nil {
 		return err
 	}
 	leave := client.Path("v1", "groups", group, "members", member.ID)
-	return errors.Join(errGroupClient, c.Call(ctx, http.MethodDelete, leave, nil, nil, nil))
+	return errors.Join(errGroupClient, c.Call(ctx, client.Request{Method: http.MethodDelete, Path: leave}, nil))
 }
 
 func (a *app) consume(ctx context.Context, c *client.Client, o client.ConsumeOptions, output string) error {

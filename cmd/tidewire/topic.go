@@ -83,7 +83,7 @@ func (a *app) topicCreate() *cobra.Command {
 				in["replication_factor"] = factor
 			}
 			var raw json.RawMessage
-			if err := c.Call(ctx, http.MethodPost, "/v1/topics", nil, in, &raw); err != nil {
+			if err := c.Call(ctx, client.Request{Method: http.MethodPost, Path: "/v1/topics", Body: in}, &raw); err != nil {
 				return err
 			}
 			return a.say(format, raw, "Created topic %s with %d partitions", args[0], partitions)
@@ -102,7 +102,7 @@ func (a *app) topicDescribe() *cobra.Command {
 		Use: "describe TOPIC", Short: "Show a topic and its partitions", Args: cobra.ExactArgs(1),
 		RunE: a.calling(func(ctx context.Context, c *client.Client, args []string) error {
 			var raw json.RawMessage
-			if err := c.Call(ctx, http.MethodGet, topicPath(args[0]), nil, nil, &raw); err != nil {
+			if err := c.Call(ctx, client.Request{Method: http.MethodGet, Path: topicPath(args[0])}, &raw); err != nil {
 				return err
 			}
 			if format == formatJSON {
@@ -130,7 +130,7 @@ func (a *app) topicDelete() *cobra.Command {
 		Use: "delete TOPIC…", Short: "Delete topics and their records", Args: cobra.MinimumNArgs(1),
 		RunE: a.calling(func(ctx context.Context, c *client.Client, args []string) error {
 			for _, topic := range args {
-				if err := c.Call(ctx, http.MethodDelete, topicPath(topic), nil, nil, nil); err != nil {
+				if err := c.Call(ctx, client.Request{Method: http.MethodDelete, Path: topicPath(topic)}, nil); err != nil {
 					return err
 				}
 				if err := a.say(format, nil, "Deleted topic %s", topic); err != nil {
@@ -165,7 +165,7 @@ func (a *app) topicConfigGet() *cobra.Command {
 // configOf reads the settings of a topic, all or those named.
 func configOf(ctx context.Context, c *client.Client, topic string, keys []string) (*client.List, error) {
 	var all client.List
-	if err := c.Call(ctx, http.MethodGet, topicPath(topic, "config"), nil, nil, &all); err != nil {
+	if err := c.Call(ctx, client.Request{Method: http.MethodGet, Path: topicPath(topic, "config")}, &all); err != nil {
 		return nil, err
 	}
 	if len(keys) == 0 {
@@ -207,7 +207,7 @@ func (a *app) topicConfigSet() *cobra.Command {
 			}
 			var raw json.RawMessage
 			in := map[string]any{"set": set, "unset": unset}
-			if err := c.Call(ctx, http.MethodPatch, topicPath(args[0], "config"), nil, in, &raw); err != nil {
+			if err := c.Call(ctx, client.Request{Method: http.MethodPatch, Path: topicPath(args[0], "config"), Body: in}, &raw); err != nil {
 				return err
 			}
 			return a.say(format, raw, "Changed settings of topic %s", args[0])
@@ -230,7 +230,7 @@ func (a *app) topicGrow() *cobra.Command {
 				return usagef("COUNT is a number, not %q", args[1])
 			}
 			var raw json.RawMessage
-			if err := c.Call(ctx, http.MethodPatch, topicPath(args[0]), nil, map[string]int{"partitions": n}, &raw); err != nil {
+			if err := c.Call(ctx, client.Request{Method: http.MethodPatch, Path: topicPath(args[0]), Body: map[string]int{"partitions": n}}, &raw); err != nil {
 				return err
 			}
 			return a.say(format, raw, "Topic %s has %d partitions", args[0], n)

@@ -49,7 +49,7 @@ func (a *app) userCreate() *cobra.Command {
 			}
 			in := map[string]any{"username": args[0], "password": password, "admin": admin}
 			var raw json.RawMessage
-			if err := c.Call(ctx, http.MethodPost, "/v1/users", nil, in, &raw); err != nil {
+			if err := c.Call(ctx, client.Request{Method: http.MethodPost, Path: "/v1/users", Body: in}, &raw); err != nil {
 				return err
 			}
 			return a.say(format, raw, "Created user %s", args[0])
@@ -67,7 +67,7 @@ func (a *app) userDescribe() *cobra.Command {
 		Use: "describe USERNAME", Short: "Show a user", Args: cobra.ExactArgs(1),
 		RunE: a.calling(func(ctx context.Context, c *client.Client, args []string) error {
 			var raw json.RawMessage
-			if err := c.Call(ctx, http.MethodGet, userPath(args[0]), nil, nil, &raw); err != nil {
+			if err := c.Call(ctx, client.Request{Method: http.MethodGet, Path: userPath(args[0])}, &raw); err != nil {
 				return err
 			}
 			if format == formatJSON {
@@ -98,7 +98,7 @@ func (a *app) userSetPassword() *cobra.Command {
 					return err
 				}
 			}
-			if err := c.Call(ctx, http.MethodPost, userPath(args[0], "set-password"), nil, in, nil); err != nil {
+			if err := c.Call(ctx, client.Request{Method: http.MethodPost, Path: userPath(args[0], "set-password"), Body: in}, nil); err != nil {
 				return err
 			}
 			return a.say(formatTable, nil, "Changed the password of %s", args[0])
@@ -115,7 +115,7 @@ func (a *app) userSwitch(use, short string, disabled bool) *cobra.Command {
 		Use: use + " USERNAME", Short: short, Args: cobra.ExactArgs(1),
 		RunE: a.calling(func(ctx context.Context, c *client.Client, args []string) error {
 			var raw json.RawMessage
-			if err := c.Call(ctx, http.MethodPatch, userPath(args[0]), nil, map[string]bool{"disabled": disabled}, &raw); err != nil {
+			if err := c.Call(ctx, client.Request{Method: http.MethodPatch, Path: userPath(args[0]), Body: map[string]bool{"disabled": disabled}}, &raw); err != nil {
 				return err
 			}
 			return a.say(format, raw, "User %s is %sd", args[0], use)
@@ -129,7 +129,7 @@ func (a *app) userDelete() *cobra.Command {
 	return &cobra.Command{
 		Use: "delete USERNAME", Short: "Delete a user", Args: cobra.ExactArgs(1),
 		RunE: a.calling(func(ctx context.Context, c *client.Client, args []string) error {
-			if err := c.Call(ctx, http.MethodDelete, userPath(args[0]), nil, nil, nil); err != nil {
+			if err := c.Call(ctx, client.Request{Method: http.MethodDelete, Path: userPath(args[0])}, nil); err != nil {
 				return err
 			}
 			return a.say(formatTable, nil, "Deleted user %s", args[0])

@@ -90,19 +90,27 @@ func Path(segments ...string) string {
 	return b.String()
 }
 
-// Call sends in as JSON, unless it is nil, and reads the answer into out, unless it
-// is nil. path begins with a slash. An error answer is a *Problem.
-func (c *Client) Call(ctx context.Context, method, path string, query url.Values, in, out any) error {
-	var body []byte
-	if in != nil {
+// Request is a call of an endpoint.
+type Request struct {
+	Method string
+	Path   string // begins with a slash; segments are percent-encoded, see Path
+	Query  url.Values
+	Body   any // sent as JSON; nil sends no body
+}
+
+// Call makes a request and reads the answer into out, unless it is nil. An error
+// answer is a *Problem.
+func (c *Client) Call(ctx context.Context, r Request, out any) error {
+	m := message{method: r.Method, path: r.Path, query: r.Query}
+	if r.Body != nil {
 		var err error
-		if body, err = json.Marshal(in); err != nil {
+		if m.body, err = json.Marshal(r.Body); err != nil {
 			return err
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	answer, err := c.send(ctx, method, path, query, body)
+	answer, err := c.send(ctx, m)
 	if err != nil {
 		return err
 	}
@@ -110,19 +118,26 @@ func (c *Client) Call(ctx context.Context, method, path string, query url.Values
 		return nil
 	}
 	if err := json.Unmarshal(answer, out); err != nil {
-		return fmt.Errorf("%s %s: the answer cannot be read: %w", method, path, err)
+		return fmt.Errorf("%s %s: the answer cannot be read: %w", r.Method, r.Path, err)
 	}
 	return nil
 }
 
+// message is a request whose body is JSON already.
+type message struct {
+	method, path string
+	query        url.Values
+	body         []byte // nil sends none
+}
+
 // send makes one request and reads the whole answer. A refused token is renewed and
 // the request sent again once: a 401 means that nothing was done.
-func (c *Client) send(ctx context.Context, method, path string, query url.Values, body []byte) ([]byte, error) {
+func (c *Client) send(ctx context.Context, m message) ([]byte, error) {
 	token, err := c.tokens.Token(ctx)
 	if err != nil {
 		return nil, err
 	}
-	answer, err := c.once(ctx, method, path, query, body, token)
+	answer, err := c.once(ctx, m, token)
 	var p *Problem
 	if token == "" || !errors.As(err, &p) || p.Status != http.StatusUnauthorized {
 		return answer, err
@@ -134,11 +149,11 @@ func (c *Client) send(ctx context.Context, method, path string, query url.Values
 	case newer == "":
 		return nil, err
 	}
-	return c.once(ctx, method, path, query, body, newer)
+	return c.once(ctx, m, newer)
 }
 
-func (c *Client) once(ctx context.Context, method, path string, query url.Values, body []byte, token string) ([]byte, error) {
-	req, err := c.request(ctx, method, path, query, body)
+func (c *Client) once(ctx context.Context, m message, token string) ([]byte, error) {
+	req, err := c.request(ctx, m)
 	if err != nil {
 		return nil, err
 	}
@@ -160,16 +175,16 @@ func (c *Client) once(ctx context.Context, method, path string, query url.Values
 	return answer, nil
 }
 
-func (c *Client) request(ctx context.Context, method, path string, query url.Values, body []byte) (*http.Request, error) {
-	target := c.base.String() + path
-	if len(query) > 0 {
-		target += "?" + query.Encode()
+func (c *Client) request(ctx context.Context, m message) (*http.Request, error) {
+	target := c.base.String() + m.path
+	if len(m.query) > 0 {
+		target += "?" + m.query.Encode()
 	}
-	req, err := http.NewRequestWithContext(ctx, method, target, bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, m.method, target, bytes.NewReader(m.body))
 	if err != nil {
 		return nil, err
 	}
-	if body == nil {
+	if m.body == nil {
 		req.Body, req.ContentLength = http.NoBody, 0
 	} else {
 		req.Header.Set("Content-Type", "application/json")
@@ -241,7 +256,7 @@ func (c *Client) List(ctx context.Context, path string, query url.Values) (*List
 			List
 			Next *string `json:"next_page_token"`
 		}
-		if err := c.Call(ctx, http.MethodGet, path, q, nil, &page); err != nil {
+		if err := c.Call(ctx, Request{Method: http.MethodGet, Path: path, Query: q}, &page); err != nil {
 			return nil, err
 		}
 		all.Items = append(all.Items, page.Items...)

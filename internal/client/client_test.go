@@ -57,7 +57,7 @@ func TestPathsArePercentEncoded(t *testing.T) {
 	assert.Equal(t, "/a+b/%25/%3F%23", client.Path("a+b", "%", "?#"))
 	s := clienttest.New(t)
 	s.Reply("GET", "/v1/groups/a%2Fb%20c", 200, `{}`)
-	require.NoError(t, newClient(t, s).Call(context.Background(), "GET", client.Path("v1", "groups", "a/b c"), nil, nil, nil))
+	require.NoError(t, newClient(t, s).Call(context.Background(), client.Request{Method: "GET", Path: client.Path("v1", "groups", "a/b c")}, nil))
 }
 
 func TestProblemsAreReadWhole(t *testing.T) {
@@ -76,15 +76,15 @@ func TestProblemsAreReadWhole(t *testing.T) {
 	c := client.New(base, client.StaticToken(""))
 	defer c.Close()
 	var p *client.Problem
-	require.ErrorAs(t, c.Call(context.Background(), "POST", "/x", nil, struct{}{}, nil), &p)
+	require.ErrorAs(t, c.Call(context.Background(), client.Request{Method: "POST", Path: "/x", Body: struct{}{}}, nil), &p)
 	assert.Equal(t, model.StorageFull, p.Code)
 	assert.Equal(t, 503, p.Status)
 	assert.Equal(t, 3*time.Second, p.RetryAfter)
 	assert.True(t, p.Retryable)
 	assert.Equal(t, "storage-full (503): the disk is full\n  /x: too much\n  outcome: not-applied\n  request: req-1", p.Error())
-	require.ErrorAs(t, c.Call(context.Background(), "POST", "/proxy", nil, struct{}{}, nil), &p)
+	require.ErrorAs(t, c.Call(context.Background(), client.Request{Method: "POST", Path: "/proxy", Body: struct{}{}}, nil), &p)
 	assert.Equal(t, "HTTP 502: the answer is not from a Tidewire server\n  outcome: unknown", p.Error())
-	require.ErrorAs(t, c.Call(context.Background(), "GET", "/proxy", nil, nil, nil), &p)
+	require.ErrorAs(t, c.Call(context.Background(), client.Request{Method: "GET", Path: "/proxy"}, nil), &p)
 	assert.Equal(t, model.NoOutcome, p.Outcome)
 }
 
@@ -118,7 +118,7 @@ func TestAnUnreachableServerIsTold(t *testing.T) {
 	base, _ := client.ParseServer(srv.URL)
 	c := client.New(base, client.StaticToken(""))
 	var e *client.TransportError
-	require.ErrorAs(t, c.Call(context.Background(), "GET", "/", nil, nil, nil), &e)
+	require.ErrorAs(t, c.Call(context.Background(), client.Request{Method: "GET", Path: "/"}, nil), &e)
 	assert.True(t, e.NotSent)
 }
 
@@ -195,7 +195,7 @@ func TestTheAccessTokenIsRenewedBeforeItEnds(t *testing.T) {
 	store := client.NewStore(t.TempDir())
 	logIn(t, s, store, k)
 	c := sessionClient(t, s, store, k)
-	get := func() error { return c.Call(context.Background(), "GET", "/v1/x", nil, nil, nil) }
+	get := func() error { return c.Call(context.Background(), client.Request{Method: "GET", Path: "/v1/x"}, nil) }
 	require.NoError(t, get())
 	k.Add(869 * time.Second)
 	require.NoError(t, get())
@@ -220,7 +220,7 @@ func TestARefusedTokenIsRenewedOnceAndTheCallRepeated(t *testing.T) {
 	c := sessionClient(t, s, store, k)
 	s.EndSessions()
 	var out struct{ OK bool }
-	require.NoError(t, c.Call(context.Background(), "POST", "/v1/x", nil, map[string]int{"a": 1}, &out))
+	require.NoError(t, c.Call(context.Background(), client.Request{Method: "POST", Path: "/v1/x", Body: map[string]int{"a": 1}}, &out))
 	assert.True(t, out.OK)
 	var bodies []string
 	for _, call := range s.Calls() {
@@ -247,7 +247,7 @@ func TestProcessesThatShareALoginRefreshOnce(t *testing.T) {
 		var wg sync.WaitGroup
 		errs := make([]error, len(clients))
 		for i, c := range clients {
-			wg.Go(func() { errs[i] = c.Call(context.Background(), "GET", "/v1/x", nil, nil, nil) })
+			wg.Go(func() { errs[i] = c.Call(context.Background(), client.Request{Method: "GET", Path: "/v1/x"}, nil) })
 		}
 		wg.Wait()
 		require.NoError(t, errors.Join(errs...))
@@ -266,7 +266,7 @@ func TestALoginThatEndedSaysHowToGoOn(t *testing.T) {
 	require.NoError(t, store.Save(context.Background(), login))
 	c := sessionClient(t, s, store, k)
 	k.Add(time.Hour)
-	err := c.Call(context.Background(), "GET", "/v1/x", nil, nil, nil)
+	err := c.Call(context.Background(), client.Request{Method: "GET", Path: "/v1/x"}, nil)
 	require.ErrorContains(t, err, "tidewire login "+s.URL)
 	var p *client.Problem
 	require.ErrorAs(t, err, &p)

@@ -101,7 +101,7 @@ func (c *Client) offsets(ctx context.Context, topic, at string) ([]partitionOffs
 	var out struct {
 		Offsets []partitionOffset `json:"offsets"`
 	}
-	err := c.Call(ctx, http.MethodGet, Path("v1", "topics", topic, "offsets"), url.Values{"timestamp": {at}}, nil, &out)
+	err := c.Call(ctx, Request{Method: http.MethodGet, Path: Path("v1", "topics", topic, "offsets"), Query: url.Values{"timestamp": {at}}}, &out)
 	return out.Offsets, err
 }
 
@@ -223,7 +223,7 @@ func (r *reader) page(ctx context.Context, cur *cursor, wait time.Duration) erro
 	path := Path("v1", "topics", cur.topic, "partitions", strconv.Itoa(int(cur.partition)), "records")
 	once, cancel := context.WithTimeout(ctx, wait+fetchExtra)
 	defer cancel()
-	answer, err := r.c.send(once, http.MethodGet, path, query, nil)
+	answer, err := r.c.send(once, message{method: http.MethodGet, path: path, query: query})
 	if err != nil {
 		return r.skipGap(cur, err)
 	}

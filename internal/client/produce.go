@@ -217,13 +217,12 @@ func certainlyNot(err error) bool {
 
 // send posts the batch; it waits and tries again while that is safe and may help.
 func (p *producer) send(ctx context.Context) ([]byte, error) {
-	query := url.Values{"acks": {p.o.Acks}}
-	path := Path("v1", "topics", p.o.Topic, "records")
+	m := message{http.MethodPost, Path("v1", "topics", p.o.Topic, "records"), url.Values{"acks": {p.o.Acks}}, p.body}
 	wait := retryFirst
 	for waited := time.Duration(0); ; {
 		p.sum.Requests++
 		once, cancel := context.WithTimeout(ctx, produceTimeout)
-		answer, err := p.c.send(once, http.MethodPost, path, query, p.body)
+		answer, err := p.c.send(once, m)
 		cancel()
 		var problem *Problem
 		if !errors.As(err, &problem) || !problem.Retryable || !certainlyNot(err) || waited >= retryFor {

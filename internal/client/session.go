@@ -30,7 +30,7 @@ func LogIn(ctx context.Context, base *url.URL, username, password string, now ti
 	defer c.Close()
 	var t tokens
 	in := map[string]string{"username": username, "password": password}
-	if err := c.Call(ctx, http.MethodPost, "/v1/auth/login", nil, in, &t); err != nil {
+	if err := c.Call(ctx, Request{Method: http.MethodPost, Path: "/v1/auth/login", Body: in}, &t); err != nil {
 		return Login{}, err
 	}
 	return t.login(base.String(), username, now), nil
@@ -108,7 +108,7 @@ func (s *Session) refresh(ctx context.Context, l *Login) error {
 	defer cancel()
 	var t tokens
 	asked := s.now()
-	err := c.Call(ctx, http.MethodPost, "/v1/auth/refresh", nil, map[string]string{"refresh_token": l.RefreshToken}, &t)
+	err := c.Call(ctx, Request{Method: http.MethodPost, Path: "/v1/auth/refresh", Body: map[string]string{"refresh_token": l.RefreshToken}}, &t)
 	var p *Problem
 	if errors.As(err, &p) && p.Status == http.StatusUnauthorized {
 		return s.expired(err)

@@ -1,6 +1,7 @@
 package log
 
 import (
+	"path"
 	"testing"
 	"time"
 
@@ -317,4 +318,31 @@ func TestReadersRunBesideAppendsAndRolls(t *testing.T) {
 		require.NoError(t, <-done)
 	}
 	require.NoError(t, h.stop())
+}
+
+// Starts trust what lies below the recovery point without reading it, so a sync
+// must cover the indexes of sealed segments too.
+func TestSealedIndexesAreDurableBelowTheStableEnd(t *testing.T) {
+	t.Parallel()
+	mem := fsx.NewCrashMem()
+	filled(t, mem, 80, killed)
+	infos, err := mem.ReadDir(logDir)
+	require.NoError(t, err)
+	last, sealed := lastSegment(t, mem, logSuffix), 0
+	for seed := range uint64(8) {
+		after := mem.Crash(seed)
+		for _, i := range infos {
+			name := logDir + "/" + i.Name
+			if ext := path.Ext(name); ext != indexSuffix && ext != timeIndexSuffix || name[:len(name)-len(ext)] == last[:len(last)-len(logSuffix)] {
+				continue
+			}
+			want, err := fsx.ReadFile(mem, name, 1<<20)
+			require.NoError(t, err)
+			got, err := fsx.ReadFile(after, name, 1<<20)
+			require.NoError(t, err)
+			require.Equal(t, want, got, name)
+			sealed++
+		}
+	}
+	require.NotZero(t, sealed)
 }

@@ -1,3 +1,88 @@
-// Package log is one partition's segmented log, and the data folder that holds
-// the logs of a node.
+// Package log is one partition's segmented log (Log), and the data folder that
+// holds the logs of a node (Store). docs/formats.md states every byte.
+//
+// # Purpose and callers
+//
+// It knows bytes and offsets, and neither brokers nor topics beyond a folder's
+// name and id. broker/partition appends, reads and waits for the stable end;
+// internal/node opens and closes the Store. Client batches are validated by the
+// caller (record.Validate): Append checks frames only, assigns offsets and leader
+// epoch in place, and writes.
+//
+// # Ends of a log
+//
+//	log start ≤ high watermark ≤ … stable end ≤ log end
+//
+// The log end is what has been written, to the page cache; the stable end is what
+// has been synced (with write caching: the log end). What was really synced is
+// kept apart (synced) and checkpointed as the recovery point.
+//
+// # State and locks
+//
+// Log.mu covers appends: stamping, writes to the page cache, rolls, the list of
+// segments, epochs. Reads take no lock of the log: they load the log end, then
+// the list of segments (copied on a roll), then a segment's size, which an append
+// stores in the opposite order; so a read blocks no append and no append a read.
+// Each index has a small mutex of its own, since its newest entries are in memory.
+//
+// Lock order, outermost first:
+//
+//	Store.cpMu → Store.mu → Log.mu → segment.fmu → index.mu
+//	Log.mu → scheduler.mu
+//
+// Only Log.mu and index.mu are held across I/O, and only such as goes to the page
+// cache, with two exceptions: rebuilding a damaged index, and the sync of the
+// active indexes when the store closes. No lock is held across fdatasync of a log
+// file in service nor during a callback. Store.cpMu, which only the writer of
+// checkpoints takes, is held across theirs.
+//
+// # Syncing
+//
+// The scheduler (sched.go) has one queue and eight workers. RequestSync queues a
+// log at once; a dirty log without a waiter is queued an interval (2 ms) after it
+// became dirty; the timer runs only while something is dirty. A log is with one
+// worker at a time, until its callbacks have returned; what is asked for meanwhile
+// runs right after. One sync covers the sealed segments not yet synced, with their
+// indexes, the active segment, and the folder if files were made or removed. So
+// whatever lies below the recovery point is durable: data, indexes and names.
+//
+// A failed sync, or any failed write but a full disk, latches the log (Failed): a
+// second fdatasync may report success over pages the kernel has dropped. A full
+// disk takes the append back whole and refuses it.
+//
+// # Start and stop
+//
+// OpenStore loads the checkpoints, removes the clean-stop marker and starts
+// goroutines in the caller's lifecycle.Group; Open recovers a log, in parallel
+// with others (recover.go). Close syncs, checkpoints and leaves the marker if all
+// went well. It must come before the Group is stopped for callbacks to be served
+// to the end, but is right after it too.
+//
+// # Decisions
+//
+//   - Appends run in the caller's goroutine under a mutex. Rejected: a goroutine
+//     per log (measured five times slower).
+//   - Index entries go to the file in blocks of 4 KiB. Rejected: a write per entry
+//     (two more system calls per 4 KiB of data), and whole indexes in memory
+//     (2.6 MB for each full active segment). The price is that the indexes of the
+//     active segment are built anew after an unclean stop, as its data is read then
+//     anyway.
+//   - Index files are not preallocated and memory-mapped as Kafka's are: pread of
+//     few entries and one block costs some µs, and a mapping turns an I/O error
+//     into SIGBUS.
+//   - Indexes are trusted only as far as a batch confirms them. Rejected: checksums
+//     beside them, which Kafka's tools would not know.
+//   - A segment's roll needs no sync of its own: the next sync does it before the
+//     stable end passes. Rejected: syncing in the append.
+//   - Checkpoints are keyed by topic id, so that a re-created topic never inherits.
+//   - A lost recovery-point file makes recovery careful instead of permissive: cut
+//     only what is followed by no whole batch.
+//   - Segments must follow each other without a gap, and so must batches; reads
+//     refuse to step over a hole. Compaction will have to relax the second.
+//
+// Seams for what comes: retention drops a prefix of the segment list and raises
+// logStart; truncation by epoch is cutBackLocked's cut at a batch, with the
+// recovery point lowered first; replica appends are Append without stamping; a cap
+// on open files goes into segment.file and index.fileLocked, the only places that
+// open one.
 package log

@@ -27,7 +27,8 @@ func decodeMetadata(b []byte) (model.TopicID, error) {
 		return id, fmt.Errorf("%s: not version 0", metadataFile)
 	}
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(text)
-	if err != nil || len(raw) != len(id) {
+	// The decoder passes over newlines, hence the length of the text.
+	if err != nil || len(raw) != len(id) || len(text) != base64.RawURLEncoding.EncodedLen(len(id)) {
 		return id, fmt.Errorf("%s: bad topic id", metadataFile)
 	}
 	copy(id[:], raw)

@@ -67,6 +67,7 @@ func (s *scheduler) close() {
 		close(s.stop)
 	}
 	s.work.Broadcast()
+	s.idle.Broadcast()
 	s.mu.Unlock()
 	s.done.Wait()
 }
@@ -78,6 +79,7 @@ func (s *scheduler) timer(ctx context.Context) {
 		defer s.mu.Unlock()
 		s.stopped = true
 		s.work.Broadcast()
+		s.idle.Broadcast()
 	}()
 	t := time.NewTimer(time.Hour)
 	t.Stop()

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"path"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"tidewire/internal/fsx"
@@ -320,92 +319,6 @@ func (s *Store) checkpointCpLocked(all bool) error {
 		}
 	}
 	return err
-}
-
-// Close syncs every log, writes the checkpoints and, when no log has failed, the
-// clean-stop marker. Callbacks are not called any more.
-func (s *Store) Close() error {
-	s.mu.Lock()
-	if s.closing {
-		s.mu.Unlock()
-		return nil
-	}
-	s.closing = true
-	close(s.stop)
-	s.mu.Unlock()
-	s.loopDone.Wait()
-	s.sched.close()
-
-	logs := s.openLogs()
-	err := s.forEach(logs, (*Log).finish)
-	s.cpMu.Lock()
-	defer s.cpMu.Unlock()
-	err = firstErr(err, s.checkpointCpLocked(true))
-	for _, l := range logs {
-		failed := l.Failed()
-		err = firstErr(err, failed, l.closeFiles())
-	}
-	s.mu.Lock()
-	clean := err == nil && !s.tainted && len(s.folders) == 0
-	s.mu.Unlock()
-	if !clean {
-		s.log.Warn("not a clean stop: the next start recovers", "err", err)
-		return err
-	}
-	var gens [cpKinds]uint64
-	for i := range s.cp {
-		gens[i] = s.cp[i].generation
-	}
-	return fsx.WriteFile(s.fs, s.path(cleanStopFile), encodeCleanStop(gens))
-}
-
-// finish makes all of a log durable, the active segment's indexes included.
-func (l *Log) finish() error {
-	if err := l.Failed(); err != nil {
-		return err
-	}
-	l.sync()
-	if err := l.Failed(); err != nil {
-		return err
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	seg := l.activeLocked()
-	err := firstErr(seg.off.sync(), seg.tim.sync(), l.store.fs.SyncDir(l.dir))
-	if err != nil {
-		return l.fail(l.storageError("sync indexes", err))
-	}
-	return nil
-}
-
-// forEach runs fn over logs, some at a time, and gives the first error.
-func (s *Store) forEach(logs []*Log, fn func(*Log) error) error {
-	var next atomic.Int64
-	var mu sync.Mutex
-	var first error
-	var wg sync.WaitGroup
-	work := func(context.Context) {
-		defer wg.Done()
-		for {
-			i := int(next.Add(1)) - 1
-			if i >= len(logs) {
-				return
-			}
-			if err := fn(logs[i]); err != nil {
-				mu.Lock()
-				first = firstErr(first, err)
-				mu.Unlock()
-			}
-		}
-	}
-	for range min(syncWorkers, len(logs)) {
-		wg.Add(1)
-		if !s.o.Group.Go("log-close", work) {
-			work(context.Background()) // the group has been stopped: here and now
-		}
-	}
-	wg.Wait()
-	return first
 }
 
 // scanner gives a pooled reader of a segment's first size bytes.

@@ -19,7 +19,7 @@ func TestAGeneratedClientDoesTheMainJob(t *testing.T) {
 	for _, args := range [][]string{{"generate", "."}, {"vet", "."}, {"test", "-count=1", "."}} {
 		run := exec.Command("go", args...)
 		run.Dir = "client"
-		run.Env = append(os.Environ(), "TIDEWIRE_NODE="+node.URL)
+		run.Env = append(os.Environ(), "TEST_NODE="+node.URL)
 		out, err := run.CombinedOutput()
 		require.NoError(t, err, "go %v: %s", args, out)
 	}

@@ -22,7 +22,7 @@ type topicShape struct {
 
 func partitionsOf(ctx context.Context, c *client.Client, topic string) (int, error) {
 	var shape topicShape
-	if err := c.Call(ctx, http.MethodGet, client.Path("v1", "topics", topic), nil, nil, &shape); err != nil {
+	if err := c.Call(ctx, client.Request{Method: http.MethodGet, Path: client.Path("v1", "topics", topic)}, &shape); err != nil {
 		return 0, err
 	}
 	if len(shape.Partitions) == 0 {
@@ -80,7 +80,7 @@ func Consume(ctx context.Context, c *client.Client, o Options) (*Report, error) 
 					return
 				}
 				before := t.records
-				at = readOne(ctx, cn, fetchPath(o.Topic, p, at, o, 0), at, mark, t)
+				at = t.read(ctx, cn, reading{fetchPath(o.Topic, p, at, o, 0), at, mark})
 				got.Add(t.records - before)
 			}
 		}
@@ -91,10 +91,16 @@ func Consume(ctx context.Context, c *client.Client, o Options) (*Report, error) 
 	return total.report(Report{Kind: "consume", Topic: o.Topic, Connections: o.Connections, Batch: o.Batch}, took), nil
 }
 
-// readOne fetches a page and returns the next offset, or "" at the end.
-func readOne(ctx context.Context, cn *conn, path, at string, mark []byte, t *tally) string {
+// reading is one fetch: where from, and how each record begins.
+type reading struct {
+	path, at string
+	mark     []byte
+}
+
+// read fetches a page, counts it and returns the next offset, or "" at the end.
+func (t *tally) read(ctx context.Context, cn *conn, r reading) string {
 	start := time.Now()
-	answer, err := cn.do(ctx, path, nil)
+	answer, err := cn.do(ctx, r.path, nil)
 	if ctx.Err() != nil {
 		return ""
 	}
@@ -105,15 +111,15 @@ func readOne(ctx context.Context, cn *conn, path, at string, mark []byte, t *tal
 	}
 	if err != nil {
 		t.fail(err)
-		return at
+		return r.at
 	}
-	n := bytes.Count(answer, mark)
+	n := bytes.Count(answer, r.mark)
 	if n > 0 {
 		t.hist.add(time.Since(start))
 		t.records += int64(n)
 		t.bytes += int64(len(answer))
 	}
-	if to := strconv.FormatInt(next, 10); n > 0 || to != at {
+	if to := strconv.FormatInt(next, 10); n > 0 || to != r.at {
 		return to
 	}
 	return ""

@@ -119,7 +119,7 @@ func (l *latencyRun) send(ctx context.Context, cn *conn) {
 		l.started[seq] = time.Now()
 		l.mu.Unlock()
 		before := l.sent.errors
-		if !sendOne(ctx, cn, path, body, one, &l.sent) {
+		if !l.sent.send(ctx, cn, sending{path, body, one}) {
 			return
 		}
 		if l.sent.errors > before {

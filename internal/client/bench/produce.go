@@ -93,7 +93,7 @@ func Produce(ctx context.Context, c *client.Client, o Options) (*Report, error) 
 			mine++
 		}
 		for i := range mine {
-			if !sendOne(ctx, cn, path, sends[(n+int(i))%len(sends)], o, t) {
+			if !t.send(ctx, cn, sending{path, sends[(n+int(i))%len(sends)], o}) {
 				return
 			}
 		}
@@ -108,10 +108,17 @@ func Produce(ctx context.Context, c *client.Client, o Options) (*Report, error) 
 // numbers otherwise.
 var problemMark = []byte(`"problem"`)
 
-// sendOne makes one request and reports whether to go on.
-func sendOne(ctx context.Context, cn *conn, path string, body []byte, o Options, t *tally) bool {
+// sending is one produce request.
+type sending struct {
+	path string
+	body []byte
+	o    Options // how many records of which size the body holds
+}
+
+// send makes one request, counts it and reports whether to go on.
+func (t *tally) send(ctx context.Context, cn *conn, s sending) bool {
 	start := time.Now()
-	answer, err := cn.do(ctx, path, body)
+	answer, err := cn.do(ctx, s.path, s.body)
 	if ctx.Err() != nil {
 		return false
 	}
@@ -124,8 +131,8 @@ func sendOne(ctx context.Context, cn *conn, path string, body []byte, o Options,
 		return t.errors < maxErrors
 	}
 	t.hist.add(time.Since(start))
-	t.records += int64(o.Batch)
-	t.bytes += int64(o.Batch * o.Size)
+	t.records += int64(s.o.Batch)
+	t.bytes += int64(s.o.Batch * s.o.Size)
 	return true
 }
 

@@ -12,6 +12,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -26,18 +28,18 @@ const (
 	pollEvery    = 20 * time.Millisecond
 )
 
-// Binary returns the path of the tidewire binary to test, from TIDEWIRE_BIN, which
+// Binary returns the path of the tidewire binary to test, from TEST_TIDEWIRE_BINARY, which
 // `make test` sets. Without it the test is skipped, except in CI, where it fails.
 func Binary(t testing.TB) string {
 	t.Helper()
-	path := os.Getenv("TIDEWIRE_BIN")
+	path := os.Getenv("TEST_TIDEWIRE_BINARY")
 	switch {
 	case path != "":
 		return path
 	case os.Getenv("CI") != "":
-		t.Fatal("TIDEWIRE_BIN is not set; make test sets it")
+		t.Fatal("TEST_TIDEWIRE_BINARY is not set; make test sets it")
 	}
-	t.Skip("needs the binary: run make e2e, or set TIDEWIRE_BIN to a built one")
+	t.Skip("needs the binary: run make e2e, or set TEST_TIDEWIRE_BINARY to a built one")
 	return ""
 }
 
@@ -57,6 +59,7 @@ func Start(t testing.TB, binary string, args ...string) *Node {
 	args = append([]string{"serve", "--dev", "--data-dir", n.DataDir, "--http-listen", "127.0.0.1:0",
 		"--kafka-listen", "off", "--gossip-listen", "127.0.0.1:0", "--peer-listen", "127.0.0.1:0"}, args...)
 	cmd := exec.CommandContext(ctx, binary, args...)
+	cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "TIDEWIRE_") }) // settings
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = stopTimeout
 	var output lockedBuffer

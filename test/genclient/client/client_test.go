@@ -33,9 +33,9 @@ func login(t *testing.T, node string) *ClientWithResponses {
 }
 
 func TestTheClientCreatesProducesAndFetches(t *testing.T) {
-	node := os.Getenv("TIDEWIRE_NODE")
+	node := os.Getenv("TEST_NODE")
 	if node == "" {
-		t.Fatal("TIDEWIRE_NODE is not set; the test in the folder above starts a node and sets it")
+		t.Fatal("TEST_NODE is not set; the test in the folder above starts a node and sets it")
 	}
 	client := login(t, node)
 	const topic = "generated-client"

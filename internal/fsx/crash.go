@@ -1,0 +1,91 @@
+package fsx
+
+import (
+	"math/rand/v2"
+	"slices"
+)
+
+// Crash returns what a power cut at this moment leaves: all that was synced, and
+// of each unsynced write, change of length and directory entry either all,
+// nothing or (a write) a part of it, as the seed says. m itself is not changed.
+func (m *Mem) Crash(seed uint64) *Mem {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	rng := rand.New(rand.NewPCG(seed, 0x7469646577697265))
+	out := NewCrashMem()
+	keep := make(map[*entryOp]bool, len(m.entryOps))
+	mode := rng.IntN(4) // 0: lose everything, 1: keep everything, else by coin
+	coin := func() bool { return mode == 1 || mode > 1 && rng.IntN(2) == 0 }
+	for _, op := range m.entryOps {
+		keep[op] = coin()
+	}
+	entries := map[*memNode]map[string]*memNode{}
+	var durable func(n *memNode) map[string]*memNode
+	durable = func(n *memNode) map[string]*memNode {
+		if e, ok := entries[n]; ok {
+			return e
+		}
+		e := make(map[string]*memNode, len(n.durable))
+		for name, c := range n.durable {
+			e[name] = c
+		}
+		entries[n] = e
+		return e
+	}
+	for _, op := range m.entryOps {
+		if keep[op] {
+			op.apply(durable)
+		}
+	}
+	clones := map[*memNode]*memNode{}
+	var clone func(n *memNode) *memNode
+	clone = func(n *memNode) *memNode {
+		if c, ok := clones[n]; ok {
+			return c
+		}
+		c := &memNode{dir: n.dir}
+		clones[n] = c
+		if !n.dir {
+			c.synced = n.afterCrash(rng, coin)
+			c.data = slices.Clone(c.synced)
+			out.used += int64(len(c.data))
+			return c
+		}
+		c.entries, c.durable = map[string]*memNode{}, map[string]*memNode{}
+		for _, name := range sortedNames(durable(n)) {
+			child := clone(durable(n)[name])
+			c.entries[name], c.durable[name] = child, child
+		}
+		return c
+	}
+	out.root = clone(m.root)
+	return out
+}
+
+func (op *entryOp) apply(entries func(*memNode) map[string]*memNode) {
+	for i, d := range op.dirs {
+		if op.nodes[i] == nil {
+			delete(entries(d), op.names[i])
+		} else {
+			entries(d)[op.names[i]] = op.nodes[i]
+		}
+	}
+}
+
+func (n *memNode) afterCrash(rng *rand.Rand, coin func() bool) []byte {
+	data := slices.Clone(n.synced)
+	for _, op := range n.ops {
+		switch {
+		case !coin():
+		case op.data == nil:
+			data = resize(data, op.off)
+		default:
+			b := op.data
+			if len(b) > 1 && rng.IntN(4) == 0 {
+				b = b[:rng.IntN(len(b))] // torn
+			}
+			data = overwrite(data, b, op.off)
+		}
+	}
+	return data
+}

@@ -1,0 +1,174 @@
+package log
+
+import (
+	"fmt"
+
+	"tidewire/internal/model"
+	"tidewire/storage/record"
+)
+
+// validateFrom checks every batch from segment i on, rebuilding indexes and epochs,
+// and cuts a torn tail. It returns the log end.
+func (r *recovery) validateFrom(i int) (model.Offset, error) {
+	r.epochs = r.epochs.truncateFrom(r.segs[i].base)
+	next := r.segs[i].base
+	for ; i < len(r.segs); i++ {
+		seg := r.segs[i]
+		if seg.base != next {
+			return next, r.cut(i-1, r.segs[i-1].size.Load(), next, errGap)
+		}
+		end, pos, bad, err := r.validate(seg)
+		if err != nil {
+			return 0, err
+		}
+		next = end
+		if bad != nil {
+			return next, r.cut(i, pos, next, bad)
+		}
+		if i < len(r.segs)-1 {
+			seg.noteTime()
+		}
+	}
+	return next, nil
+}
+
+// validate checks one segment. bad is what is wrong at pos, where offset end
+// should be; err is a failure to read or write.
+func (r *recovery) validate(seg *segment) (end model.Offset, pos int64, bad, err error) {
+	sc, err := r.l.store.scanner(seg, seg.size.Load(), checkWindow)
+	if err != nil {
+		return 0, 0, nil, err
+	}
+	defer r.l.store.putScanner(sc)
+	if err := seg.clearIndexes(); err != nil {
+		return 0, 0, nil, err
+	}
+	end = seg.base
+	for pos < sc.size {
+		h, bad, err := checkBatch(sc, pos)
+		if err != nil {
+			return 0, 0, nil, err
+		}
+		switch {
+		case bad != nil:
+		case h.BaseOffset != end:
+			bad = model.Errorf(model.CorruptBatch, "offset %d where %d is due", h.BaseOffset, end)
+		case h.LeaderEpoch < r.epochs.latest():
+			bad = model.Errorf(model.CorruptBatch, "leader epoch %d after %d", h.LeaderEpoch, r.epochs.latest())
+		}
+		if bad != nil {
+			return end, pos, bad, nil
+		}
+		r.epochs, _ = r.epochs.note(h.LeaderEpoch, h.BaseOffset)
+		seg.note(&h, pos, r.l.cfg.IndexIntervalBytes)
+		if err := firstErr(seg.off.flushIfFull(), seg.tim.flushIfFull()); err != nil {
+			return 0, 0, nil, err
+		}
+		end = h.NextOffset()
+		pos += int64(h.Size())
+	}
+	seg.known.Store(true)
+	return end, pos, nil, nil
+}
+
+// checkBatch verifies the batch at pos: bad is what is wrong with it, err a
+// failure to read.
+func checkBatch(sc *scanner, pos int64) (h record.BatchHeader, bad, err error) {
+	h, err = sc.header(pos)
+	if err == nil {
+		var b record.Batch
+		if b, err = sc.batch(pos, &h); err == nil {
+			err = b.VerifyCRC()
+		}
+	}
+	if isErr(err, record.ErrShort) || model.HasCode(err, model.CorruptBatch) {
+		return h, err, nil
+	}
+	return h, nil, err
+}
+
+// cut ends the log at offset end, position pos of segment i, when that is a torn
+// tail. Below the checkpointed stable end nothing is ever cut. When that end is
+// not known, a tail is torn only if no whole batch follows.
+func (r *recovery) cut(i int, pos int64, end model.Offset, bad error) error {
+	seg := r.segs[i]
+	if end < r.point {
+		return r.l.damage(seg, pos, end, bad)
+	}
+	lost := seg.size.Load() - pos
+	for _, s := range r.segs[i+1:] {
+		lost += s.size.Load()
+	}
+	if !r.known {
+		follows, err := r.batchFollows(i, pos)
+		if err != nil {
+			return err
+		}
+		if follows {
+			return r.l.damage(seg, pos, end, fmt.Errorf("%w; whole batches follow and the recovery point is lost", bad))
+		}
+	}
+	r.l.store.log.Warn("torn tail cut", "log", r.l.name, "segment", baseName(seg.base), "position", pos,
+		"offset", end, "bytes", lost, "segments", len(r.segs)-1-i, "err", bad)
+	f, err := seg.file()
+	if err != nil {
+		return err
+	}
+	if err := f.Truncate(pos); err != nil {
+		return err
+	}
+	seg.size.Store(pos)
+	seg.known.Store(true)
+	for _, s := range r.segs[i+1:] {
+		if err := s.remove(); err != nil {
+			return err
+		}
+	}
+	r.segs = r.segs[:i+1]
+	return nil
+}
+
+// batchFollows looks for a whole batch anywhere behind pos.
+func (r *recovery) batchFollows(i int, pos int64) (bool, error) {
+	for ; i < len(r.segs); i++ {
+		seg := r.segs[i]
+		sc, err := r.l.store.scanner(seg, seg.size.Load(), checkWindow)
+		if err != nil {
+			return false, err
+		}
+		found, err := findBatch(sc, pos)
+		r.l.store.putScanner(sc)
+		if found || err != nil {
+			return found, err
+		}
+		pos = -1
+	}
+	return false, nil
+}
+
+func findBatch(sc *scanner, pos int64) (bool, error) {
+	for pos++; pos+record.HeaderSize <= sc.size; pos++ {
+		if _, err := sc.header(pos); err != nil {
+			if isErr(err, record.ErrShort) || model.HasCode(err, model.CorruptBatch) {
+				continue
+			}
+			return false, err
+		}
+		_, bad, err := checkBatch(sc, pos)
+		if err != nil || bad == nil {
+			return bad == nil && err == nil, err
+		}
+	}
+	return false, nil
+}
+
+// syncFrom makes what validation kept durable: a killed process leaves bytes that
+// only the page cache has, and they are about to count as stable.
+func (r *recovery) syncFrom(i int) error {
+	for ; i < len(r.segs); i++ {
+		if err := r.segs[i].sync(i < len(r.segs)-1); err != nil {
+			return err
+		}
+	}
+	return r.l.store.fs.SyncDir(r.l.dir)
+}
