@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -17,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"tidewire/api/rest"
 	"tidewire/internal/testkit/nodekit"
 	"tidewire/internal/testkit/openapitest"
 	"tidewire/openapi"
@@ -27,6 +29,24 @@ var shared *nodekit.Node
 
 // document is the OpenAPI document that the nodes serve.
 var document *openapitest.Validator
+
+// unbuilt are the routes that answer 501.
+var unbuilt = map[*rest.Route]bool{}
+
+// matching finds the route of a request, nil where there is none.
+func matching(method, target string) *rest.Route {
+	path, _, _ := strings.Cut(target, "?")
+	segments := strings.Split(path, "/")
+	var found *rest.Route
+	for r := range unbuilt {
+		template := strings.Split(r.Path, "/")
+		same := r.Method == method || r.Method == "GET" && method == "HEAD"
+		if same && slices.EqualFunc(template, segments, func(t, s string) bool { return t == s || strings.HasPrefix(t, "{") && s != "" }) {
+			found = r
+		}
+	}
+	return found
+}
 
 func TestMain(m *testing.M) {
 	os.Exit(run(m))
@@ -50,6 +70,11 @@ func run(m *testing.M) int {
 		return 1
 	}
 	shared = n
+	for _, r := range routes() {
+		if !r.Built() {
+			unbuilt[r] = true
+		}
+	}
 	code := m.Run()
 	if err := stop(); err != nil {
 		fmt.Fprintln(os.Stderr, "the node did not stop cleanly:", err)
@@ -111,6 +136,9 @@ func observer(prefix string) func(testing.TB, request, *answer) {
 		assert.NotEmpty(t, a.Header.Get("X-Request-Id"), "%s %s", r.Method, r.Path)
 		if a.Status >= 400 {
 			checkProblem(t, r, a, prefix)
+		}
+		if unbuilt[matching(r.Method, strings.TrimPrefix(r.Path, prefix))] {
+			return // not documented until it does something
 		}
 		document.Check(t, openapitest.Exchange{
 			Method: r.Method, Target: strings.TrimPrefix(r.Path, prefix), Status: a.Status, Header: a.Header, Body: a.Body,
