@@ -112,8 +112,8 @@ func (c *Call) queryInt(name string, r intRange) (int64, error) {
 }
 
 // ifMatch reads the If-Match header (RFC 9110 §13.1.1): "" for none or *, else the one
-// entity tag. What is not a strong tag is returned as it is, with its quotes, which
-// matches no state: that is told only once the caller's rights and the thing are known.
+// entity tag. Of what is not a strong tag it makes one that matches no state: that is told
+// only once the caller's rights and the thing are known.
 func (c *Call) ifMatch() (metadata.ETag, error) {
 	h := c.GetHeader("If-Match")
 	switch {
@@ -124,7 +124,7 @@ func (c *Call) ifMatch() (metadata.ETag, error) {
 	case len(h) > 2 && h[0] == '"' && h[len(h)-1] == '"':
 		return metadata.ETag(h[1 : len(h)-1]), nil
 	}
-	return metadata.ETag(h), nil
+	return metadata.ETag("not strong: " + h), nil
 }
 
 // matches checks an If-Match where nothing is written: in a dry run.

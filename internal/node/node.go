@@ -42,6 +42,7 @@ type Node struct {
 	logger *slog.Logger
 	out    io.Writer
 	now    func() time.Time
+	hasher *auth.Hasher
 
 	dir      *datadir.Dir
 	listener net.Listener
@@ -71,12 +72,18 @@ type stop struct {
 // Start builds and starts a node; out gets the lines for the person who started it. On
 // an error everything that was started has been stopped again.
 func Start(ctx context.Context, cfg *config.Config, logger *slog.Logger, out io.Writer) (*Node, error) {
-	return StartWithClock(ctx, cfg, logger, out, time.Now)
+	return StartWith(ctx, cfg, logger, out, Seams{Now: time.Now})
 }
 
-// StartWithClock is Start with another wall clock, for tests of what ends with time.
-func StartWithClock(ctx context.Context, cfg *config.Config, logger *slog.Logger, out io.Writer, now func() time.Time) (*Node, error) {
-	n := &Node{cfg: cfg, logger: logger, out: out, now: now, failed: make(chan error, 1)}
+// Seams are what tests put in the place of the real thing.
+type Seams struct {
+	Now    func() time.Time // wall clock
+	Hasher *auth.Hasher     // of passwords; nil: with the usual cost
+}
+
+// StartWith is Start for tests.
+func StartWith(ctx context.Context, cfg *config.Config, logger *slog.Logger, out io.Writer, seams Seams) (*Node, error) {
+	n := &Node{cfg: cfg, logger: logger, out: out, now: seams.Now, hasher: seams.Hasher, failed: make(chan error, 1)}
 	stopErr, notices := cfg.Unbuilt()
 	if stopErr != nil {
 		return nil, stopErr
@@ -216,7 +223,7 @@ func (n *Node) startAuth(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	n.auth = auth.New(auth.Config{Cluster: n.cluster, Sealer: sealer, Logger: n.logger, Now: n.now})
+	n.auth = auth.New(auth.Config{Cluster: n.cluster, Sealer: sealer, Hasher: n.hasher, Logger: n.logger, Now: n.now})
 	cancel := n.cluster.Subscribe(func(_, _ *metadata.Image, d metadata.Delta) { n.auth.Tokens.Forget(&d) })
 	n.onStop("auth", func(context.Context) error { cancel(); return nil })
 	opened, err := n.auth.Service.Bootstrap(ctx, auth.FirstStart{AdminPassword: n.cfg.AdminPassword.Reveal(), Dev: n.cfg.Dev})

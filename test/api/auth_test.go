@@ -133,8 +133,8 @@ func forged(t testing.TB, a *api) map[string]string {
 func dead(a *api) map[string]string {
 	out := map[string]string{}
 	ends := map[string]func(path, token string){
-		"of a deleted user":     func(path, _ string) { wants(a.t, a.remove(path), 204, "") },
-		"of a disabled user":    func(path, _ string) { wants(a.t, a.patch(path, object{"disabled": true}), 200, "") },
+		"of a deleted user":  func(path, _ string) { wants(a.t, a.remove(path), 204, "") },
+		"of a disabled user": func(path, _ string) { wants(a.t, a.patch(path, object{"disabled": true}), 200, "") },
 		"after a password reset": func(path, _ string) {
 			wants(a.t, a.post(path+"/set-password", object{"password": "a new password"}), 204, "")
 		},

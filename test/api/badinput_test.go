@@ -28,23 +28,28 @@ type refused struct {
 	body         any
 	status       int
 	code         string
-	pointer      string // "" for none
+	pointer      string // "" for none, and for the whole body
 }
 
-func (r refused) check(t *testing.T, a *api, name string) {
-	t.Run(name, func(t *testing.T) {
-		t.Parallel()
-		a := a.with(t)
-		x := wants(t, a.as(a.admin, r.method, r.path, r.body), r.status, r.code)
-		if r.method == "HEAD" {
-			return
+// check makes the requests and returns once all are answered.
+func check(t *testing.T, a *api, rows map[string]refused) {
+	t.Helper()
+	t.Run("rows", func(t *testing.T) {
+		for name, r := range rows {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				r.check(t, a.with(t))
+			})
 		}
-		want := []string{}
-		if r.pointer != "" {
-			want = append(want, r.pointer)
-		}
-		require.Equal(t, want, pointers(t, x), "%s", x.Body)
 	})
+}
+
+func (r refused) check(t *testing.T, a *api) {
+	t.Helper()
+	x := wants(t, a.as(a.admin, r.method, r.path, r.body), r.status, r.code)
+	if r.method != "HEAD" {
+		require.Equal(t, r.pointer, strings.Join(pointers(t, x), " "), "%s", x.Body)
+	}
 }
 
 // depth nests arrays.
@@ -56,7 +61,7 @@ func TestBadRecordsAreRefused(t *testing.T) {
 	path := a.topic("bad.records", 2, object{"max.message.bytes": 1000})
 	compact := a.topic("bad.compact", 1, object{"cleanup.policy": "compact"})
 	before := a.logEnd(path, 0) + a.logEnd(path, 1)
-	for name, r := range map[string]refused{
+	check(t, a, map[string]refused{
 		"empty body":                    {"POST", path + "/records", "", 400, "malformed-body", ""},
 		"white space":                   {"POST", path + "/records", " \n", 400, "malformed-body", ""},
 		"truncated":                     {"POST", path + "/records", `{"records":[{"value":"x"}`, 400, "malformed-body", ""},
@@ -108,13 +113,9 @@ func TestBadRecordsAreRefused(t *testing.T) {
 		"no key in a compacted topic":   {"POST", compact + "/records", `{"records":[{"key":"k"},{"value":1}]}`, 422, "invalid-argument", "/records/1/key"},
 		"null key in a compacted topic": {"POST", compact + "/records", `{"records":[{"key":null,"value":1}]}`, 422, "invalid-argument", "/records/0/key"},
 		"a syntax fault behind others":  {"POST", path + "/records", `{"records":[{"val":1}]`, 400, "malformed-body", ""},
-	} {
-		r.check(t, a, name)
-	}
-	t.Cleanup(func() {
-		require.Equal(t, before, a.logEnd(path, 0)+a.logEnd(path, 1), "nothing was applied")
-		require.Zero(t, a.logEnd(compact, 0))
 	})
+	require.Equal(t, before, a.logEnd(path, 0)+a.logEnd(path, 1), "nothing was applied")
+	require.Zero(t, a.logEnd(compact, 0))
 }
 
 func TestNestingOf512IsTaken(t *testing.T) {
@@ -139,7 +140,7 @@ func TestBadReadsAreRefused(t *testing.T) {
 	path := a.topic("bad.reads", 1, nil)
 	a.records(path, object{"value": "x"})
 	one := path + "/partitions/0/records"
-	for name, r := range map[string]refused{
+	check(t, a, map[string]refused{
 		"neither offset nor timestamp": {"GET", one, nil, 422, "invalid-argument", "query:offset"},
 		"offset and timestamp":         {"GET", one + "?offset=0&timestamp=0", nil, 422, "invalid-argument", "query:offset"},
 		"offset -1":                    {"GET", one + "?offset=-1", nil, 422, "invalid-argument", "query:offset"},
@@ -178,9 +179,7 @@ func TestBadReadsAreRefused(t *testing.T) {
 		"a rule's pattern":             {"GET", "/v1/acls?pattern=any", nil, 422, "invalid-argument", "query:pattern"},
 		"a word for the broker":        {"GET", "/v1/brokers/first", nil, 422, "invalid-argument", "path:broker"},
 		"HEAD":                         {"HEAD", one + "?offset=-1", nil, 422, "invalid-argument", ""},
-	} {
-		r.check(t, a, name)
-	}
+	})
 }
 
 func TestBadChangesAreRefused(t *testing.T) {
@@ -192,7 +191,7 @@ func TestBadChangesAreRefused(t *testing.T) {
 		return with(object{"principal": "User:u", "resource_type": "topic", "resource_name": "t", "pattern": "literal",
 			"operation": "read", "permission": "allow", "host": "*"}, field, v)
 	}
-	for name, r := range map[string]refused{
+	check(t, a, map[string]refused{
 		"a topic's name is a number": {"POST", "/v1/topics", `{"name":1}`, 422, "invalid-argument", "/name"},
 		"0 partitions":               {"POST", "/v1/topics", `{"name":"n","partitions":0}`, 422, "invalid-argument", "/partitions"},
 		"10001 partitions":           {"POST", "/v1/topics", `{"name":"n","partitions":10001}`, 422, "invalid-argument", "/partitions"},
@@ -230,10 +229,8 @@ func TestBadChangesAreRefused(t *testing.T) {
 		"a rule's own pattern field": {"POST", "/v1/acls", rule("pattern_type", "literal"), 422, "invalid-argument", "/pattern_type"},
 		"delete every rule":          {"DELETE", "/v1/acls", nil, 422, "invalid-argument", "query:principal"},
 		"delete by an empty field":   {"DELETE", "/v1/acls?principal=", nil, 422, "invalid-argument", "query:principal"},
-	} {
-		r.check(t, a, name)
-	}
-	t.Cleanup(func() { wants(t, a.get("/v1/topics/n"), 404, "unknown-topic") })
+	})
+	wants(t, a.get("/v1/topics/n"), 404, "unknown-topic")
 }
 
 func TestMalformedBodiesOfEveryJSONRoute(t *testing.T) {

@@ -18,7 +18,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"tidewire/api/rest"
 	"tidewire/internal/testkit/nodekit"
 	"tidewire/internal/testkit/openapitest"
 	"tidewire/openapi"
@@ -30,22 +29,27 @@ var shared *nodekit.Node
 // document is the OpenAPI document that the nodes serve.
 var document *openapitest.Validator
 
-// unbuilt are the routes that answer 501.
-var unbuilt = map[*rest.Route]bool{}
-
-// matching finds the route of a request, nil where there is none.
-func matching(method, target string) *rest.Route {
+// ofUnbuilt tells whether a request goes to an unbuilt route, or to a path that has
+// only such routes.
+func ofUnbuilt(method, target string) bool {
 	path, _, _ := strings.Cut(target, "?")
-	segments := strings.Split(path, "/")
-	var found *rest.Route
-	for r := range unbuilt {
-		template := strings.Split(r.Path, "/")
-		same := r.Method == method || r.Method == "GET" && method == "HEAD"
-		if same && slices.EqualFunc(template, segments, func(t, s string) bool { return t == s || strings.HasPrefix(t, "{") && s != "" }) {
-			found = r
+	pathIsBuilt, methodIsUnbuilt, found := false, false, false
+	for _, r := range routes() {
+		if !matches(r.Path, path) {
+			continue
 		}
+		found = true
+		pathIsBuilt = pathIsBuilt || r.Built()
+		methodIsUnbuilt = methodIsUnbuilt || !r.Built() && (r.Method == method || r.Method == "GET" && method == "HEAD")
 	}
-	return found
+	return methodIsUnbuilt || found && !pathIsBuilt
+}
+
+// matches compares an escaped path with a template.
+func matches(template, path string) bool {
+	return slices.EqualFunc(strings.Split(template, "/"), strings.Split(path, "/"), func(t, s string) bool {
+		return t == s || strings.HasPrefix(t, "{") && s != ""
+	})
 }
 
 func TestMain(m *testing.M) {
@@ -70,11 +74,6 @@ func run(m *testing.M) int {
 		return 1
 	}
 	shared = n
-	for _, r := range routes() {
-		if !r.Built() {
-			unbuilt[r] = true
-		}
-	}
 	code := m.Run()
 	if err := stop(); err != nil {
 		fmt.Fprintln(os.Stderr, "the node did not stop cleanly:", err)
@@ -113,6 +112,31 @@ func ownAPI(t testing.TB, flags ...string) *api {
 	return newAPI(t, nodekit.Start(t, flags...), "")
 }
 
+// prefixedAPI starts a node below a path prefix.
+func prefixedAPI(t testing.TB, prefix string, flags ...string) *api {
+	t.Helper()
+	n := nodekit.Start(t, append(flags, "--http-path-prefix", prefix)...)
+	n.Observe = observer(prefix)
+	a := &api{Node: n, t: t}
+	a.admin = n.Admin()
+	return a
+}
+
+// raw sends a request whose answer need not be of the API: a page, a preflight. The
+// body is dropped.
+func (a *api) raw(method, path string, h map[string]string) *http.Response {
+	a.t.Helper()
+	req, err := http.NewRequestWithContext(a.t.Context(), method, a.URL+path, nil)
+	require.NoError(a.t, err)
+	for k, v := range h {
+		req.Header.Set(k, v)
+	}
+	res, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(req)
+	require.NoError(a.t, err)
+	require.NoError(a.t, res.Body.Close())
+	return res
+}
+
 func newAPI(t testing.TB, n *nodekit.Node, prefix string) *api {
 	t.Helper()
 	n.Observe = observer(prefix)
@@ -137,11 +161,11 @@ func observer(prefix string) func(testing.TB, request, *answer) {
 		if a.Status >= 400 {
 			checkProblem(t, r, a, prefix)
 		}
-		if unbuilt[matching(r.Method, strings.TrimPrefix(r.Path, prefix))] {
+		if ofUnbuilt(r.Method, r.Path) {
 			return // not documented until it does something
 		}
 		document.Check(t, openapitest.Exchange{
-			Method: r.Method, Target: strings.TrimPrefix(r.Path, prefix), Status: a.Status, Header: a.Header, Body: a.Body,
+			Method: r.Method, Target: r.Path, Status: a.Status, Header: a.Header, Body: a.Body,
 		})
 	}
 }
@@ -172,7 +196,7 @@ func checkProblem(t testing.TB, r request, a *answer, prefix string) {
 	assert.IsType(t, true, p["retryable"], what)
 	assert.IsType(t, []any{}, p["errors"], what)
 	path, _, _ := strings.Cut(r.Path, "?")
-	assert.Equal(t, path, p["instance"], what)
+	assert.Equal(t, prefix+path, p["instance"], what)
 	assert.NotRegexp(t, leaks, string(a.Body), what)
 	if r.Method == http.MethodGet {
 		assert.Nil(t, p["outcome"], what)

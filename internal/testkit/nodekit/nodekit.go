@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
 
+	"tidewire/auth"
 	"tidewire/internal/config"
 	"tidewire/internal/node"
 )
@@ -126,12 +127,16 @@ func (n *Node) launch() error {
 	if now == nil {
 		now = time.Now
 	}
-	if n.node, err = node.StartWithClock(context.Background(), cfg, logger, n.Log, now); err != nil {
+	seams := node.Seams{Now: now, Hasher: auth.NewHasher(cheapArgon2).WithScramIterations(4096)}
+	if n.node, err = node.StartWith(context.Background(), cfg, logger, n.Log, seams); err != nil {
 		return err
 	}
 	n.URL = n.node.URL()
 	return nil
 }
+
+// cheapArgon2 spares tests the time that guessing passwords shall cost.
+var cheapArgon2 = auth.Argon2Params{MemoryKiB: 64, Iterations: 1, Parallelism: 1}
 
 func stop(t testing.TB, n *node.Node) {
 	if err := shut(n); err != nil {
