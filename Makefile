@@ -15,7 +15,7 @@ LINT  := $(TOOLS)/golangci-lint-$(GOLANGCI_LINT_VERSION)
 # The work tree's state is not stamped into binaries: a build needs no git.
 GOBUILD := go build -buildvcs=false -ldflags '-X tidewire/internal/buildinfo.Version=$(VERSION)'
 
-.PHONY: help preflight run build ui generate generate-check fmt-check vet lint archtest unit check e2e test bench clean
+.PHONY: help preflight run build ui generate generate-check fmt-check vet lint archtest unit check e2e test bench bench-go clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -68,7 +68,12 @@ e2e: build ## run what needs a real node: the README's tour, the generated clien
 
 test: check e2e ## everything
 
-bench: preflight ## run the benchmarks of the hot paths
+RUNS ?= 5
+bench: build ## measure a node over HTTP, medians of RUNS, as in docs/performance.md
+	go build -buildvcs=false -o bin/bench ./test/bench
+	bin/bench -binary bin/tidewire -runs $(RUNS)
+
+bench-go: preflight ## run the Go benchmarks of the hot paths
 	go test -run '^$$' -bench . -benchmem ./...
 
 clean: ## remove what was built; data stays

@@ -33,6 +33,7 @@ type Authorizer interface {
 type Store interface {
 	Open(id model.TopicID, topic string, p model.PartitionID, cfg log.Config) (*log.Log, error)
 	Remove(l *log.Log) error
+	Sweep(expected func(folder string) bool) error
 }
 
 // Caller is on whose behalf a call is made and where it came from.
@@ -93,7 +94,11 @@ func New(c Config) *Broker {
 // image. A damaged partition is logged and reported by the calls that need it.
 func (b *Broker) Start() {
 	b.cancel = b.meta.Subscribe(b.onChange)
-	b.openAll(b.meta.Image())
+	img := b.meta.Image()
+	b.openAll(img)
+	if err := b.store.Sweep(b.expectedFolders(img)); err != nil {
+		b.logger.Error("folders that belong to no topic could not be moved away", "error", err)
+	}
 	b.group.Go("broker/reconcile", b.reconcileLoop)
 	b.group.Go("broker/rates", b.ratesLoop)
 }

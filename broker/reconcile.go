@@ -3,6 +3,8 @@ package broker
 import (
 	"context"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 
 	"tidewire/broker/partition"
@@ -119,13 +121,14 @@ func (b *Broker) reconcileTopic(name string, want *metadata.Topic) {
 	}
 	t.config.Store(configOf(want.Config))
 	b.growTopic(t, want)
+	logs := t.openLogs()
 	for i, p := range *t.parts.Load() {
 		if p == nil {
 			continue
 		}
 		p.SetSettings(settingsOf(want.Config))
 		p.SetLeadership(b.leadership(&want.Partitions[i]))
-		t.logs[i].SetConfig(logConfigOf(want.Config))
+		logs[i].SetConfig(logConfigOf(want.Config))
 	}
 	b.topics.Store(name, t)
 }
@@ -175,5 +178,18 @@ func (b *Broker) dropTopic(t *topic) {
 		if err := b.store.Remove(l); err != nil {
 			b.logger.Error("the files of a deleted topic could not be moved away", "topic", t.name, "partition", i, "error", err)
 		}
+	}
+}
+
+// expectedFolders tells which folders belong to a replica of this node.
+func (b *Broker) expectedFolders(img *metadata.Image) func(folder string) bool {
+	return func(folder string) bool {
+		i := strings.LastIndexByte(folder, '-')
+		if i < 0 {
+			return false
+		}
+		t := img.Topic(folder[:i])
+		n, err := strconv.Atoi(folder[i+1:])
+		return t != nil && err == nil && n >= 0 && n < len(t.Partitions) && slices.Contains(t.Partitions[n].Replicas, b.nodeID)
 	}
 }

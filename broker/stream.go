@@ -2,8 +2,8 @@ package broker
 
 import (
 	"context"
-	"tidewire/auth"
 
+	"tidewire/auth"
 	"tidewire/broker/partition"
 	"tidewire/cluster/metadata"
 	"tidewire/internal/model"
@@ -58,7 +58,8 @@ func (s *Stream) Check(ctx context.Context) error {
 }
 
 func (s *Stream) mayRead(ctx context.Context, topic string) error {
-	if s.b.authorizer.Allowed(s.caller.Principal, auth.Access{Operation: metadata.OpRead, Resource: metadata.ResourceTopic, Name: topic, Host: s.caller.Host}) {
+	q := auth.Access{Operation: metadata.OpRead, Resource: metadata.ResourceTopic, Name: topic, Host: s.caller.Host}
+	if s.b.authorizer.Allowed(s.caller.Principal, q) {
 		return nil
 	}
 	return s.b.mayRead(ctx, s.caller, topic)

@@ -243,20 +243,17 @@ func (s *scanner) member(i int) int {
 
 // enter notes the kind of the container at level depth, counted from 0.
 func (s *scanner) enter(depth int, object bool) {
-	w := &s.kinds[0]
-	if depth < inlineDepth {
-		w = &s.kinds[depth/64]
-	} else {
-		for (depth-inlineDepth)/64 >= len(s.more) {
+	words, i := s.kinds[:], depth/64
+	if depth >= inlineDepth {
+		if i -= inlineDepth / 64; i >= len(s.more) {
 			s.more = append(s.more, 0)
 		}
-		w = &s.more[(depth-inlineDepth)/64]
+		words = s.more
 	}
-	bit := uint64(1) << (depth % 64)
-	if object {
-		*w |= bit
+	if bit := uint64(1) << (depth % 64); object {
+		words[i] |= bit
 	} else {
-		*w &^= bit
+		words[i] &^= bit
 	}
 	if depth >= s.limit {
 		s.tooDeep = true
@@ -264,13 +261,11 @@ func (s *scanner) enter(depth int, object bool) {
 }
 
 func (s *scanner) inObject(depth int) bool {
-	w := s.kinds[0]
-	if depth < inlineDepth {
-		w = s.kinds[depth/64]
-	} else {
-		w = s.more[(depth-inlineDepth)/64]
+	words, i := s.kinds[:], depth/64
+	if depth >= inlineDepth {
+		words, i = s.more, i-inlineDepth/64
 	}
-	return w>>(depth%64)&1 == 1
+	return words[i]>>(depth%64)&1 == 1
 }
 
 // value reads one value of any kind that lies depth levels deep.

@@ -183,7 +183,6 @@ func (f *FSM) stop(err error) {
 	close(f.advanced)
 	f.advanced = make(chan struct{})
 	f.mu.Unlock()
-	f.log.Error("metadata cannot be applied; the node stops", "error", err)
 	f.fatal(err)
 }
 

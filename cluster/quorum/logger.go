@@ -8,8 +8,9 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// Logger hands what raft and its stores log to slog. Their informational lines, of
-// which there are many, become debug lines.
+// Logger hands what raft and its stores log to slog, their informational lines, of
+// which there are many, as debug, and their warnings, which every election makes, as
+// informational lines.
 type Logger struct {
 	hc  hclog.InterceptLogger
 	log *slog.Logger
@@ -32,7 +33,7 @@ func (l *Logger) Accept(name string, level hclog.Level, msg string, args ...any)
 	case level >= hclog.Error:
 		to = slog.LevelError
 	case level >= hclog.Warn:
-		to = slog.LevelWarn
+		to = slog.LevelInfo
 	}
 	l.log.Log(context.Background(), to, msg, append([]any{"component", name}, args...)...)
 }

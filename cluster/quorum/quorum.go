@@ -157,6 +157,9 @@ func (q *Quorum) Apply(ctx context.Context, cmd []byte) (any, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, unavailable(err)
 	}
+	if q.raft.State() == raft.Shutdown {
+		return nil, unavailable(q.stopped())
+	}
 	wait := enqueueTimeout
 	if at, ok := ctx.Deadline(); ok {
 		wait = min(wait, max(time.Until(at), time.Millisecond))

@@ -50,7 +50,7 @@ func OpenStores(dir string, logger *Logger, fatal func(error)) (*Stores, error) 
 	}
 	l := &latch{fatal: fatal}
 	return &Stores{
-		Logs: &logStore{WAL: w, latch: l}, stable: &stableStore{StableStore: w, latch: l},
+		Logs: &logStore{LogStore: w, latch: l}, stable: &stableStore{StableStore: w, latch: l},
 		Snapshots: snaps, wal: w, metaDB: db, latch: l,
 	}, nil
 }
@@ -115,25 +115,29 @@ func (l *latch) run(what string, write func() error) error {
 
 // logStore is raft-wal behind the latch.
 type logStore struct {
-	*wal.WAL
+	raft.LogStore
 	latch *latch
 }
 
 var _ raft.MonotonicLogStore = (*logStore)(nil)
 
+// IsMonotonic implements raft.MonotonicLogStore: raft-wal has no gaps, so after a
+// restored snapshot raft must drop the log first.
+func (s *logStore) IsMonotonic() bool { return true }
+
 // StoreLog implements raft.LogStore.
 func (s *logStore) StoreLog(l *raft.Log) error {
-	return s.latch.run("append", func() error { return s.WAL.StoreLog(l) })
+	return s.latch.run("append", func() error { return s.LogStore.StoreLog(l) })
 }
 
 // StoreLogs implements raft.LogStore.
 func (s *logStore) StoreLogs(ls []*raft.Log) error {
-	return s.latch.run("append", func() error { return s.WAL.StoreLogs(ls) })
+	return s.latch.run("append", func() error { return s.LogStore.StoreLogs(ls) })
 }
 
 // DeleteRange implements raft.LogStore.
 func (s *logStore) DeleteRange(from, to uint64) error {
-	return s.latch.run("truncate", func() error { return s.WAL.DeleteRange(from, to) })
+	return s.latch.run("truncate", func() error { return s.LogStore.DeleteRange(from, to) })
 }
 
 // stableStore is raft-wal's store of small values (term, vote) behind the same latch.

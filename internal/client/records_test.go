@@ -47,7 +47,7 @@ func values(recs []record.Record) (out []string) {
 
 func bodies(s *clienttest.Server) (out []string) {
 	for _, c := range s.Calls() {
-		if c.Method == "POST" {
+		if c.Method == http.MethodPost {
 			out = append(out, c.Body)
 		}
 	}
@@ -191,12 +191,12 @@ func TestTheSummaryTellsFailedFromUnknown(t *testing.T) {
 		{"refused", func(w http.ResponseWriter) { clienttest.Fail(w, model.Forbidden, "write on topic t") }, 2, 0},
 		{"timeout", func(w http.ResponseWriter) { clienttest.Fail(w, model.Timeout, "not in time") }, 0, 2},
 		{"500", func(w http.ResponseWriter) { clienttest.Fail(w, model.StorageError, "bad disk") }, 0, 2},
-		{"proxy", func(w http.ResponseWriter) { w.WriteHeader(502) }, 0, 2},
+		{"proxy", func(w http.ResponseWriter) { w.WriteHeader(http.StatusBadGateway) }, 0, 2},
 		{"cut", func(http.ResponseWriter) { panic(http.ErrAbortHandler) }, 0, 2},
 		{"no JSON", func(w http.ResponseWriter) { _, _ = io.WriteString(w, "{") }, 0, 2},
 		{"too few results", func(w http.ResponseWriter) { _, _ = io.WriteString(w, `{"results":[]}`) }, 0, 2},
 		{"207", func(w http.ResponseWriter) {
-			w.WriteHeader(207)
+			w.WriteHeader(http.StatusMultiStatus)
 			_, _ = io.WriteString(w, `{"results":[{"problem":{"code":"not-enough-replicas","status":503,"outcome":"not-applied"}},`+
 				`{"problem":{"code":"timeout","status":504,"outcome":"unknown"}}]}`)
 		}, 1, 1},

@@ -59,36 +59,45 @@ func (c *Client) WebSocket(ctx context.Context, path string, in io.Reader, o WSO
 
 // dialWS opens the socket; a refused token is renewed once.
 func (c *Client) dialWS(ctx context.Context, path string) (*websocket.Conn, error) {
-	u := *c.base
-	u.Scheme = map[string]string{"http": "ws", "https": "wss"}[u.Scheme]
-	d := websocket.Dialer{Subprotocols: []string{Subprotocol}, HandshakeTimeout: 15 * time.Second, Proxy: http.ProxyFromEnvironment}
 	token, err := c.tokens.Token(ctx)
 	if err != nil {
 		return nil, err
 	}
-	for renewed := false; ; renewed = true {
-		header := http.Header{"User-Agent": {"tidewire"}}
-		if token != "" {
-			header.Set("Authorization", "Bearer "+token)
-		}
-		conn, resp, err := d.DialContext(ctx, u.String()+path, header)
-		if err == nil {
-			return conn, nil
-		}
-		if resp == nil {
-			return nil, c.transportError(ctx, err)
-		}
-		problem := problemOf(resp)
-		if renewed || token == "" || problem.Status != http.StatusUnauthorized {
-			return nil, problem
-		}
-		if token, err = c.tokens.Renew(ctx, token); err != nil {
-			return nil, err
-		}
-		if token == "" {
-			return nil, problem
-		}
+	conn, err := c.handshake(ctx, path, token)
+	var p *Problem
+	if token == "" || !errors.As(err, &p) || p.Status != http.StatusUnauthorized {
+		return conn, err
 	}
+	newer, rerr := c.tokens.Renew(ctx, token)
+	switch {
+	case rerr != nil:
+		return nil, rerr
+	case newer == "":
+		return nil, err
+	}
+	return c.handshake(ctx, path, newer)
+}
+
+// handshake opens the socket; an answer that is none is a *Problem.
+func (c *Client) handshake(ctx context.Context, path, token string) (*websocket.Conn, error) {
+	u := *c.base
+	u.Scheme = map[string]string{"http": "ws", "https": "wss"}[u.Scheme]
+	d := websocket.Dialer{Subprotocols: []string{Subprotocol}, HandshakeTimeout: 15 * time.Second, Proxy: http.ProxyFromEnvironment}
+	header := http.Header{"User-Agent": {"tidewire"}}
+	if token != "" {
+		header.Set("Authorization", "Bearer "+token)
+	}
+	conn, resp, err := d.DialContext(ctx, u.String()+path, header)
+	if resp != nil {
+		defer resp.Body.Close()
+	}
+	switch {
+	case err == nil:
+		return conn, nil
+	case resp == nil:
+		return nil, c.transportError(ctx, err)
+	}
+	return nil, problemOf(resp)
 }
 
 // socket is one run of WebSocket.

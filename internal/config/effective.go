@@ -135,10 +135,10 @@ func (c *Config) errorf(name, format string, args ...any) error {
 	return &Error{spelt(it.Setting, it.Source), it.Source, fmt.Errorf(format, args...).Error()}
 }
 
-// Unbuilt tells what the settings ask for and this version does not have. With stop
+// Unbuilt tells what the settings ask for and this version does not have. With an error
 // the node must not start: forming or joining a cluster cannot be left out in
 // silence. Each notice is a log line about a port that is not opened.
-func (c *Config) Unbuilt() (stop error, notices []string) {
+func (c *Config) Unbuilt() (notices []string, stop error) {
 	it := c.items[c.index("bootstrap-expect")]
 	switch {
 	case len(c.Join) > 0:
@@ -154,7 +154,7 @@ func (c *Config) Unbuilt() (stop error, notices []string) {
 		}
 		notices = append(notices, fmt.Sprintf("%s %s: %s is not built yet, the port is not opened", u.setting, u.listener.Listen, u.what))
 	}
-	return stop, notices
+	return notices, stop
 }
 
 type unbuilt struct {

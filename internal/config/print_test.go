@@ -156,7 +156,7 @@ func TestClustersStopTheStart(t *testing.T) {
 		{[]string{"--bootstrap-expect=3"}, "bootstrap-expect (flag --bootstrap-expect): clusters are not built yet; a single node has 1, not 3"},
 		{[]string{"--bootstrap-expect=0"}, "bootstrap-expect (flag --bootstrap-expect): clusters are not built yet; with 0 the node would wait to be joined, a single node has 1"},
 	} {
-		stop, _ := mustLoad(t, given{args: r.args}).Unbuilt()
+		_, stop := mustLoad(t, given{args: r.args}).Unbuilt()
 		if r.line == "" {
 			require.NoError(t, stop)
 			continue
@@ -167,13 +167,13 @@ func TestClustersStopTheStart(t *testing.T) {
 
 func TestPortsThatAreNotOpenedAreNamed(t *testing.T) {
 	t.Parallel()
-	_, notices := mustLoad(t, given{args: []string{"--peer-listen=127.0.0.1:0"}}).Unbuilt()
+	notices, _ := mustLoad(t, given{args: []string{"--peer-listen=127.0.0.1:0"}}).Unbuilt()
 	require.Equal(t, []string{
 		"kafka-listen 127.0.0.1:9092: the Kafka protocol is not built yet, the port is not opened",
 		"gossip-listen 127.0.0.1:7946: cluster membership is not built yet, the port is not opened",
 		"peer-listen 127.0.0.1:0: traffic between nodes is not built yet, the port is not opened",
 	}, notices)
-	_, notices = mustLoad(t, given{args: []string{"--kafka-listen=off"}}).Unbuilt()
+	notices, _ = mustLoad(t, given{args: []string{"--kafka-listen=off"}}).Unbuilt()
 	require.Len(t, notices, 2)
 }
 

@@ -20,7 +20,7 @@ func (m *Mem) Crash(seed uint64) *Mem {
 		keep[op] = coin()
 	}
 	entries := map[*memNode]map[string]*memNode{}
-	var durable func(n *memNode) map[string]*memNode
+	var durable func(n *memNode) map[string]*memNode //nolint:staticcheck // it calls itself
 	durable = func(n *memNode) map[string]*memNode {
 		if e, ok := entries[n]; ok {
 			return e

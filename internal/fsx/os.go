@@ -69,7 +69,7 @@ func (osFS) FreeSpace(name string) (uint64, error) {
 		if err != nil {
 			return 0, &os.PathError{Op: "statfs", Path: name, Err: err}
 		}
-		return uint64(st.Bavail) * uint64(st.Bsize), nil
+		return st.Bavail * uint64(st.Bsize), nil
 	}
 }
 

@@ -84,7 +84,7 @@ type Seams struct {
 // StartWith is Start for tests.
 func StartWith(ctx context.Context, cfg *config.Config, logger *slog.Logger, out io.Writer, seams Seams) (*Node, error) {
 	n := &Node{cfg: cfg, logger: logger, out: out, now: seams.Now, hasher: seams.Hasher, failed: make(chan error, 1)}
-	stopErr, notices := cfg.Unbuilt()
+	notices, stopErr := cfg.Unbuilt()
 	if stopErr != nil {
 		return nil, stopErr
 	}

@@ -3,8 +3,10 @@ package log
 import (
 	"encoding/base64"
 	"fmt"
+	"path"
 	"strings"
 
+	"tidewire/internal/fsx"
 	"tidewire/internal/model"
 )
 
@@ -33,4 +35,13 @@ func decodeMetadata(b []byte) (model.TopicID, error) {
 	}
 	copy(id[:], raw)
 	return id, nil
+}
+
+// topicIDOf reads the topic id of a folder that is not open.
+func (s *Store) topicIDOf(folder string) (model.TopicID, error) {
+	b, err := fsx.ReadFile(s.fs, path.Join(s.path(topicsDir), folder, metadataFile), maxMetadataFile)
+	if err != nil {
+		return model.TopicID{}, err
+	}
+	return decodeMetadata(b)
 }

@@ -99,7 +99,7 @@ func (r *recovery) adoptFolder(seen bool) error {
 		return nil
 	case err == nil:
 		s.log.Warn("the folder belongs to another topic id", "log", l.name, "found", id, "wanted", l.key.id)
-		if err := s.discard(l.name, id); err != nil {
+		if err := s.discard(l.name, id, ""); err != nil {
 			return err
 		}
 		return r.makeFolder()

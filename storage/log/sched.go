@@ -2,6 +2,7 @@ package log
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -185,7 +186,7 @@ func (s *scheduler) tell(l *Log, before model.Offset) {
 	}
 	if err := l.Failed(); err != nil && cb.onFail != nil {
 		s.mu.Lock()
-		first := !l.told && err != error(errClosed)
+		first := !l.told && !errors.Is(err, errClosed)
 		l.told = l.told || first
 		s.mu.Unlock()
 		if first {

@@ -208,7 +208,7 @@ func (s *Store) Remove(l *Log) error {
 	s.sched.drain(l)
 	err := l.closeFiles()
 	s.sched.drain(l) // an append may have slipped in before the close
-	err = firstErr(s.discard(l.name, l.key.id), err)
+	err = firstErr(s.discard(l.name, l.key.id, ""), err)
 	s.mu.Lock()
 	s.forgetLocked(l.key, l.name)
 	s.mu.Unlock()
@@ -221,8 +221,8 @@ func (s *Store) Remove(l *Log) error {
 }
 
 // discard moves a folder of Dir/topics to the trash.
-func (s *Store) discard(name string, id model.TopicID) error {
-	to := s.trash.name(name, id, s.o.Now())
+func (s *Store) discard(name string, id model.TopicID, mark string) error {
+	to := s.trash.name(name, id, s.o.Now(), mark)
 	if err := s.fs.Rename(path.Join(s.path(topicsDir), name), path.Join(s.path(trashDir), to)); err != nil {
 		return err
 	}
@@ -230,10 +230,35 @@ func (s *Store) discard(name string, id model.TopicID) error {
 		return err
 	}
 	s.log.Info("log moved to trash", "log", name, "topic_id", id, "as", to)
-	s.trash.add(to, s.o.Now())
+	s.trash.add(to, s.o.Now(), s.trash.delayOf(to))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.folders, name)
+	return nil
+}
+
+// Sweep moves the folders to the trash that are neither open nor expected, where they
+// stay for a day: what the metadata does not know is not deleted at once (it may be the
+// metadata that is wrong). Call it once every log of this node was opened. expected tells
+// by the folder's name, <topic>-<partition>, what belongs to this node, damaged or not.
+func (s *Store) Sweep(expected func(folder string) bool) error {
+	entries, err := s.fs.ReadDir(s.path(topicsDir))
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		s.mu.Lock()
+		_, open := s.names[e.Name]
+		s.mu.Unlock()
+		if open || !e.Dir || expected(e.Name) {
+			continue
+		}
+		s.log.Warn("a folder belongs to no topic of this node", "folder", e.Name)
+		id, _ := s.topicIDOf(e.Name) // the zero id where its partition.metadata is damaged
+		if err := s.discard(e.Name, id, straySuffix); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 

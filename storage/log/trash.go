@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"log/slog"
 	"path"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -41,22 +43,43 @@ func (t *trash) load(now time.Time) error {
 		return err
 	}
 	for _, e := range entries {
-		t.add(e.Name, now)
+		t.add(e.Name, now, t.delayOf(e.Name))
 	}
 	return nil
 }
 
 // name is <topic>-<partition>.<topic id>.<unix ms>, the topic cut where the whole
 // would not be a legal file name.
-func (t *trash) name(folder string, id model.TopicID, now time.Time) string {
-	suffix := fmt.Sprintf(".%s.%d", id, now.UnixMilli())
+func (t *trash) name(folder string, id model.TopicID, now time.Time, mark string) string {
+	suffix := fmt.Sprintf(".%s.%d%s", id, now.UnixMilli(), mark)
 	const maxFileName = 255
 	return folder[:min(len(folder), maxFileName-len(suffix))] + suffix
 }
 
-func (t *trash) add(name string, now time.Time) {
+// straySuffix marks folders that nobody knew rather than deleted, and strayDelay is how
+// long they stay: that the metadata does not know them may be the metadata's fault.
+const (
+	straySuffix = ".stray"
+	strayDelay  = 24 * time.Hour
+)
+
+func (t *trash) delayOf(name string) time.Duration {
+	if strings.HasSuffix(name, straySuffix) {
+		return max(strayDelay, t.delay)
+	}
+	return t.delay
+}
+
+func (t *trash) add(name string, now time.Time, delay time.Duration) {
+	due := now.Add(delay)
 	t.mu.Lock()
-	t.items = append(t.items, trashItem{name, now.Add(t.delay)})
+	i, _ := slices.BinarySearchFunc(t.items, due, func(it trashItem, due time.Time) int {
+		if it.due.After(due) {
+			return 1
+		}
+		return -1
+	})
+	t.items = slices.Insert(t.items, i, trashItem{name, due})
 	t.mu.Unlock()
 	select {
 	case t.wake <- struct{}{}:

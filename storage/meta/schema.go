@@ -4,9 +4,9 @@ package meta
 // change of the schema needs a new number and no migration.
 const formatVersion = 1
 
-// schema is persisted: the state row says which format, cluster and raft index the
+// tables is persisted: the state row says which format, cluster and raft index the
 // other tables are of, and carries the checksum over all of their rows.
-var schema = []string{
+var tables = []string{
 	`CREATE TABLE state (
 		id INTEGER PRIMARY KEY CHECK (id = 1),
 		format_version INTEGER NOT NULL,

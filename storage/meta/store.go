@@ -72,7 +72,7 @@ func Create(path string, img *metadata.Image, applied uint64) (*Store, error) {
 		return nil, err
 	}
 	err = s.db.Transaction(func(tx *gorm.DB) error {
-		for _, ddl := range schema {
+		for _, ddl := range tables {
 			if err := tx.Exec(ddl).Error; err != nil {
 				return err
 			}
@@ -141,7 +141,7 @@ func (s *Store) Replace(img *metadata.Image, applied uint64) error {
 		w := writer{tx: tx, sum: &sum}
 		empty := metadata.Empty()
 		d := metadata.Diff(empty, img)
-		d.Cluster = false // written below, with nothing to take out
+		d.Cluster, d.ClusterConfig = false, false // written below, with nothing to take out
 		if err := w.changes(empty, img, d); err != nil {
 			return err
 		}

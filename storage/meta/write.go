@@ -30,25 +30,25 @@ func (w *writer) changes(old, next *metadata.Image, d metadata.Delta) error {
 			return err
 		}
 	}
-	if err := sync(w, "id", d.Brokers, old.Broker, next.Broker, toBrokerRow); err != nil {
+	if err := writeChanges(w, "id", d.Brokers, old.Broker, next.Broker, toBrokerRow); err != nil {
 		return err
 	}
 	if err := w.topics(old, next, d.Topics); err != nil {
 		return err
 	}
-	if err := sync(w, "name", d.Users, old.User, next.User, toUserRow); err != nil {
+	if err := writeChanges(w, "name", d.Users, old.User, next.User, toUserRow); err != nil {
 		return err
 	}
-	if err := sync(w, "id", d.ACLs, old.ACL, next.ACL, toACLRow); err != nil {
+	if err := writeChanges(w, "id", d.ACLs, old.ACL, next.ACL, toACLRow); err != nil {
 		return err
 	}
-	if err := sync(w, "id", d.Sessions, old.Session, next.Session, toSessionRow); err != nil {
+	if err := writeChanges(w, "id", d.Sessions, old.Session, next.Session, toSessionRow); err != nil {
 		return err
 	}
-	if err := sync(w, "id", d.APITokens, old.APIToken, next.APIToken, toTokenRow); err != nil {
+	if err := writeChanges(w, "id", d.APITokens, old.APIToken, next.APIToken, toTokenRow); err != nil {
 		return err
 	}
-	return sync(w, "kid", d.SigningKeys, old.SigningKey, next.SigningKey, toKeyRow)
+	return writeChanges(w, "kid", d.SigningKeys, old.SigningKey, next.SigningKey, toKeyRow)
 }
 
 // cluster writes the cluster entity; old is nil when the table is empty.
@@ -65,8 +65,8 @@ type tabled interface{ TableName() string }
 
 func (w *writer) toggle(row tabled) { w.sum.toggle(row.TableName(), row) }
 
-// sync brings the rows of the changed entities to their state in the next image.
-func sync[K comparable, E any, R tabled](
+// writeChanges brings the rows of the changed entities to their state in the next image.
+func writeChanges[K comparable, E any, R tabled](
 	w *writer, keyColumn string, changes map[K]metadata.Change, old, next func(K) *E, toRow func(*E) R,
 ) error {
 	var gone []K

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"math"
 	"testing"
 
@@ -342,7 +341,7 @@ func FuzzBatch(f *testing.F) {
 			return
 		}
 		if v.Header.Size()+len(rest) != len(data) || v.MinTimestamp > v.MaxTimestamp {
-			t.Fatal(fmt.Sprintf("%+v", v))
+			t.Fatalf("%+v", v)
 		}
 		batch, _, err := ParseBatch(data)
 		if err != nil || batch.Records(d, &it) != nil {

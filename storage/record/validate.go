@@ -1,6 +1,10 @@
 package record
 
-import "tidewire/internal/model"
+import (
+	"errors"
+
+	"tidewire/internal/model"
+)
 
 // Validated says what a client's batch holds.
 type Validated struct {
@@ -19,7 +23,7 @@ type Validated struct {
 func Validate(b []byte, d *Decompressor, it *Iterator) (Validated, []byte, error) {
 	v := Validated{FirstNullKey: -1}
 	batch, rest, err := ParseBatch(b)
-	if err == ErrShort {
+	if errors.Is(err, ErrShort) {
 		return v, b, corrupt("the batch is cut short")
 	}
 	if err != nil {

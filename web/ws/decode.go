@@ -115,11 +115,11 @@ func decodeOp(op string, list []member) (any, error) {
 		return c.decode(list)
 	case "pause", "resume":
 		c := pauseCmd{on: op == "pause"}
-		err := decodeFields("/", list, []field{{"partitions", true, into(&c.partitions, listOf(partition))}})
+		err := decodeFields("/", list, []field{{"partitions", true, into(&c.partitions, listOf(onePartition))}})
 		return c, err
 	case "seek":
 		var c seekCmd
-		err := decodeFields("/", list, []field{{"partitions", true, into(&c.partitions, listOf(position))}})
+		err := decodeFields("/", list, []field{{"partitions", true, into(&c.partitions, listOf(onePosition))}})
 		return c, err
 	case "unsubscribe":
 		return unsubscribeCmd{}, decodeFields("/", list, nil)
@@ -303,11 +303,11 @@ func namedPartition(at string, raw json.RawMessage, next *field) (Partition, err
 	return p, err
 }
 
-func partition(at string, raw json.RawMessage) (Partition, error) {
+func onePartition(at string, raw json.RawMessage) (Partition, error) {
 	return namedPartition(at, raw, nil)
 }
 
-func position(at string, raw json.RawMessage) (Position, error) {
+func onePosition(at string, raw json.RawMessage) (Position, error) {
 	var n int64
 	p, err := namedPartition(at, raw, &field{"next_offset", true, into(&n, whole(0, 1<<63-1))})
 	return Position{Topic: p.Topic, Partition: p.Partition, NextOffset: n}, err

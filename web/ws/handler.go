@@ -115,7 +115,7 @@ func New(c Config) *Handler {
 // token, which is verified again for as long as the socket is open; where token is "",
 // caller.Verify does that, and must stay usable after the request.
 //
-//	@ID				wsConsume
+//	@ID				consume
 //	@Summary		Read topics over a WebSocket
 //	@Description	JSON text frames, subprotocol tidewire.v1.json. Subscribe with a frame or with query parameters, not both. Frames are described in x-websocket-frames. Members of groups, commits and filters are not built yet and answer an error frame with not-implemented.
 //	@Tags			WebSocket
@@ -176,13 +176,12 @@ func (s *session) open(w http.ResponseWriter, r *http.Request, want *subscriptio
 		return nil
 	}
 	s.attach(conn, hijack.conn)
-	if !s.h.group.Go("ws/write", s.run) {
-		s.cut()
-		s.release()
-		return nil
-	}
-	if !s.h.group.Go("ws/read", s.readFrames) { // the group stops: the writer ends by its context
+	if !s.h.group.Go("ws/read", s.readFrames) { // the group has ended
 		close(s.frames)
+	}
+	if !s.h.group.Go("ws/write", s.run) {
+		s.hurry()
+		s.end(stopping())
 	}
 	return nil
 }
@@ -268,6 +267,8 @@ func (h *Handler) Open() int {
 	return len(h.sockets)
 }
 
+var errShutTwice = errors.New("the WebSockets are shut down already")
+
 // Shutdown ends every socket with a frame end, reason node-stopping, and close code
 // 1001, and refuses new ones. It returns when all have ended; when ctx ends first it
 // cuts those that are left and says so. It may be called once.
@@ -275,7 +276,7 @@ func (h *Handler) Shutdown(ctx context.Context) error {
 	h.mu.Lock()
 	if h.closed {
 		h.mu.Unlock()
-		return errors.New("the WebSockets are shut down already")
+		return errShutTwice
 	}
 	h.closed = true
 	close(h.stopping)

@@ -64,6 +64,11 @@ func (h *Handler) verifier(token string) func(context.Context) error {
 func (s *session) attach(conn *websocket.Conn, net *pacedConn) {
 	s.conn = conn
 	s.net.Store(net)
+	select {
+	case <-s.h.stopping: // Shutdown may have looked before there was a connection
+		s.hurry()
+	default:
+	}
 	alive := func(string) error { return conn.SetReadDeadline(time.Now().Add(s.h.times.pong)) }
 	_ = alive("") // a connection that has ended is told by the first read
 	conn.SetPongHandler(alive)
@@ -143,10 +148,15 @@ func (s *session) readFrame() (clientFrame, error) {
 
 // run is the session's life after the handshake.
 func (s *session) run(ctx context.Context) {
+	s.end(s.live(ctx))
+}
+
+// end ends the session, whose frames are not taken any more. readFrames goes on, so that
+// the client's answer to the close is seen.
+func (s *session) end(how ending) {
 	defer s.release()
-	end := s.live(ctx)
-	close(s.leaving) // readFrames goes on, so that the client's answer to the close is seen
-	s.leave(end)
+	close(s.leaving)
+	s.leave(how)
 }
 
 // live serves until the session has to end, and tells how.
@@ -175,7 +185,8 @@ func (s *session) live(ctx context.Context) ending {
 // advance checks that the socket may go on and sends at most one frame of records.
 func (s *session) advance(ctx context.Context) (sent bool, _ *ending) {
 	if s.nodeStops(ctx) { // before the errors that follow from it
-		return false, stopping()
+		end := stopping()
+		return false, &end
 	}
 	if err := s.stream.Check(ctx); err != nil {
 		return false, s.failed(err)
@@ -210,12 +221,9 @@ func (s *session) await(ctx context.Context, more bool, ping, token <-chan time.
 		return s.control(websocket.PingMessage, "")
 	case payload := <-s.pings:
 		return s.control(websocket.PongMessage, payload)
-	case <-s.h.stopping:
-		return stopping()
+	case <-s.h.stopping: // what follows is advance's
 	case <-s.h.broker.Draining():
-		return stopping()
 	case <-ctx.Done():
-		return stopping()
 	case <-now:
 	}
 	return nil
@@ -232,12 +240,16 @@ func (s *session) nodeStops(ctx context.Context) bool {
 	return true
 }
 
-func stopping() *ending {
-	return &ending{frame: encodeFrame(EndFrame{Op: "end", Reason: "node-stopping"}), code: closeGoingAway, reason: "node-stopping"}
+func stopping() ending {
+	return ending{frame: encodeFrame(EndFrame{Op: "end", Reason: "node-stopping"}), code: closeGoingAway, reason: "node-stopping"}
 }
 
 // gone tells how to end after the client has: a close frame is answered with its code.
 func (s *session) gone() *ending {
+	if s.readErr == nil { // readFrames could not start
+		end := stopping()
+		return &end
+	}
 	var c *websocket.CloseError
 	if !errors.As(s.readErr, &c) {
 		return &ending{}

@@ -82,7 +82,10 @@ func decodeSubscription(at string, list []member) (*subscription, error) {
 	if credit >= 0 {
 		s.credit = &credit
 	}
-	return s, s.check(at)
+	if err := s.check(at); err != nil {
+		return nil, err
+	}
+	return s, nil
 }
 
 // unbuiltFields are known and null here, or decodeSubscription had refused them.
@@ -181,22 +184,6 @@ var queryForms = map[string]func(values []string) json.RawMessage{
 	"isolation":   quoted,
 }
 
-// QueryParameters are the names of the query parameters that Consume knows, those that
-// are documented and not built yet included.
-func QueryParameters() []string {
-	out := make([]string, 0, len(queryForms)+len(unbuilt))
-	for name := range queryForms {
-		out = append(out, name)
-	}
-	for _, row := range unbuilt {
-		if row.op == "subscribe" {
-			out = append(out, row.field)
-		}
-	}
-	slices.Sort(out)
-	return out
-}
-
 // parseQuery reads a subscription from a query; nil where there is none.
 func parseQuery(raw string) (*subscription, error) {
 	if raw == "" {
@@ -226,6 +213,9 @@ func parseQuery(raw string) (*subscription, error) {
 			}
 		}
 		list = append(list, member{name, form(query[name])})
+	}
+	if query.Has("ticket") {
+		return nil, notBuilt("query:ticket", "the query parameter ticket")
 	}
 	return decodeSubscription("query:", list)
 }

@@ -82,7 +82,7 @@ func TestFailedRequestsAreCountedAndNamed(t *testing.T) {
 		case 2:
 			panic(http.ErrAbortHandler)
 		case 3:
-			w.WriteHeader(207)
+			w.WriteHeader(http.StatusMultiStatus)
 			_, _ = io.WriteString(w, `{"results":[{"problem":{"code":"timeout"}}]}`)
 		}
 		return n%4 != 0
@@ -181,12 +181,12 @@ func TestAnswersAreReadInEveryForm(t *testing.T) {
 			w.Header().Set("Connection", "close")
 			_, _ = w.Write(big)
 		case "/pre/none":
-			w.WriteHeader(204)
+			w.WriteHeader(http.StatusNoContent)
 		case "/pre/echo":
 			_, _ = fmt.Fprintf(w, "%s %s ", r.Method, r.Header.Get("Authorization"))
 			_, _ = io.Copy(w, r.Body)
 		default:
-			w.WriteHeader(418)
+			w.WriteHeader(http.StatusTeapot)
 			_, _ = io.WriteString(w, "teapot")
 		}
 	}))
