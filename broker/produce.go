@@ -64,7 +64,9 @@ type produceCall struct {
 	done   *partition.Completion
 }
 
-var producePool = sync.Pool{New: func() any { return &produceCall{done: partition.NewCompletion(0)} }}
+func newProducePool() *sync.Pool {
+	return &sync.Pool{New: func() any { return &produceCall{done: partition.NewCompletion(0)} }}
+}
 
 // Produce appends records to one topic. use is called with the result and may not keep
 // it. An error means that nothing was applied, unless its outcome says otherwise;
@@ -85,9 +87,9 @@ func (b *Broker) Produce(ctx context.Context, c Caller, req *ProduceRequest, use
 	if b.diskFull.Load() {
 		return model.Errorf(model.StorageFull, "the disk has less free room than --disk-reserve; deleting topics or records makes room")
 	}
-	call := producePool.Get().(*produceCall)
+	call := b.calls.Get().(*produceCall)
 	if err := b.prepare(call, t, req); err != nil {
-		producePool.Put(call)
+		b.calls.Put(call)
 		return err
 	}
 	t.rates.in(req.Records)
@@ -95,7 +97,7 @@ func (b *Broker) Produce(ctx context.Context, c Caller, req *ProduceRequest, use
 	reusable := call.await(ctx, req)
 	use(&call.result)
 	if reusable {
-		call.release()
+		b.release(call)
 	}
 	return nil
 }
@@ -299,11 +301,11 @@ func (call *produceCall) fill(req *ProduceRequest, why error) {
 	}
 }
 
-func (call *produceCall) release() {
+func (b *Broker) release(call *produceCall) {
 	clear(call.slices)
 	clear(call.parts)
 	if cap(call.result.Results) <= maxPooledRecords {
-		producePool.Put(call)
+		b.calls.Put(call)
 	}
 }
 

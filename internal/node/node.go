@@ -283,7 +283,10 @@ func (n *Node) startServer(context.Context) error {
 	registry := prometheus.NewRegistry()
 	n.broker.RegisterMetrics(registry)
 	metrics := web.NewMetrics(registry)
-	n.streams = ws.New(ws.Config{Broker: n.broker, Tokens: n.auth.Tokens, Logger: n.logger, Now: n.now, Group: n.group})
+	n.streams = ws.New(ws.Config{
+		Broker: n.broker, Tokens: n.auth.Tokens, Logger: n.logger, Now: n.now, Group: n.group,
+		AllowedOrigins: web.AllowedOrigins(n.cfg.HTTP.CORSOrigins),
+	})
 	api := rest.New(rest.Config{
 		Broker: n.broker, Auth: n.auth, Cluster: n.cluster, Process: n, Logger: n.logger, Now: n.now,
 		Version: buildinfo.Version, Prefix: n.cfg.HTTP.PathPrefix, Metrics: metrics.Handler(),

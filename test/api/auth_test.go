@@ -276,11 +276,10 @@ func TestRulesDecideWhoMayUseARoute(t *testing.T) {
 }
 
 func judge(t *testing.T, a *api, r *rest.Route, w *row, passes bool, user, token string, rules func(op, res, name string) []rule) {
-	name, resource, of := user+"."+r.ID, "topic", ""
+	name := user + "." + r.ID
+	resource, of := "topic", name
 	if w.cluster {
 		resource, of = "cluster", "kafka-cluster"
-	} else {
-		of = name
 	}
 	if w.prepare != nil {
 		w.prepare(a, name)

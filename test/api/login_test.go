@@ -27,7 +27,7 @@ func TestLoginGivesTokensInTheFormOfOAuth(t *testing.T) {
 	a := sharedAPI(t)
 	got := a.tokens("admin", nodekit.AdminPassword)
 	require.Equal(t, "Bearer", got["token_type"])
-	require.Equal(t, "900", string(got["expires_in"].(interface{ String() string }).String()))
+	require.Equal(t, "900", got["expires_in"].(interface{ String() string }).String())
 	token := got["access_token"].(string)
 	me := decoded(t, a.as(token, "GET", "/v1/auth/me", nil), 200)
 	require.Equal(t, "admin", me["username"])
