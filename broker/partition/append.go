@@ -8,17 +8,44 @@ import (
 
 // Submit takes a slice of a request. Its records are copied before Submit returns; its
 // result is there when c is done. Submit never waits for a sync.
+//
+// Whoever gets the partition's lock takes everything that waits for it along: while an
+// append is in the kernel, the slices that queue up behind it become one batch.
 func (p *Partition) Submit(s *Slice, c *Completion) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	s.waiting = c
 	s.AppendTime = -1
+	p.inboxMu.Lock()
+	p.inbox = append(p.inbox, s)
+	p.inboxMu.Unlock()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if s.state == sliceNew {
+		p.drainLocked()
+	}
+}
+
+// drainLocked takes every slice that was submitted, in order of arrival.
+func (p *Partition) drainLocked() {
+	p.inboxMu.Lock()
+	taken := p.inbox
+	p.inbox = p.spare
+	p.inboxMu.Unlock()
+	for _, s := range taken {
+		p.takeLocked(s)
+	}
+	clear(taken)
+	p.spare = taken[:0]
+	if len(p.open) > 0 && (p.openUrgent || !p.log.Syncing()) {
+		p.sealLocked()
+	}
+}
+
+func (p *Partition) takeLocked(s *Slice) {
 	if err := p.admitLocked(s); err != nil {
 		s.finishLocked(err)
 		return
 	}
-	merge := s.Plain && (len(p.open) > 0 || s.Acks == AcksAll && p.log.Syncing())
-	if merge && p.joinLocked(s) {
+	if s.Plain && p.joinLocked(s) {
 		return
 	}
 	if len(p.open) > 0 {
@@ -64,9 +91,7 @@ func (p *Partition) joinLocked(s *Slice) bool {
 		p.builder.Add(r.Timestamp, r.Key, r.Value, r.Headers)
 	}
 	p.open = append(p.open, s)
-	if s.Acks != AcksAll {
-		p.sealLocked()
-	}
+	p.openUrgent = p.openUrgent || s.Acks != AcksAll
 	return true
 }
 
@@ -98,7 +123,7 @@ func (p *Partition) sealLocked() {
 
 func (p *Partition) resetOpenLocked() {
 	clear(p.open)
-	p.open = p.open[:0]
+	p.open, p.openUrgent = p.open[:0], false
 }
 
 // appendLocked writes a slice as batches of its own, at consecutive offsets.

@@ -15,14 +15,16 @@
 // an open batch. When the sync ends the open batch is sealed: appended as one batch
 // and synced at once, so under load many requests share one batch and one fdatasync,
 // and a lone request waits for nobody. An acks=leader slice seals the open batch it
-// joins, since it must not wait for company. Order of arrival is order in the log: a
-// direct append first seals what is open. (Rejected: a linger timer as in Kafka's
+// joins, since it must not wait for company. Slices that wait for the partition's lock,
+// because an append is in the kernel, are taken together by the next one to get it, so
+// they share a batch too and wait no longer for it. Order of arrival is order in the log:
+// a slice that cannot share a batch first has what is open sealed. (Rejected: a linger timer as in Kafka's
 // producer, which delays lone requests; a goroutine per partition fed by a channel,
 // which measured five times slower than appending under the mutex.)
 //
 // # State and locks
 //
-// Everything is under Partition.mu. Lock order: Partition.mu, then the log's own
-// mutex. The log calls back holding no lock of its own. No lock is held while waiting:
+// Everything is under Partition.mu. Lock order: Partition.mu, then Partition.inboxMu
+// or the log's own mutex. The log calls back holding no lock of its own. No lock is held while waiting:
 // a producer waits on its Completion, a reader on its Watcher.
 package partition

@@ -63,6 +63,12 @@ type Partition struct {
 	watchers map[*Watcher]struct{} // guarded by mu
 	sealed   func()                // called under mu when a batch with keyless records was appended
 	batches  []byte                // guarded by mu: a slice that became several batches
+	spare    []*Slice              // guarded by mu: memory for the next inbox
+
+	openUrgent bool // guarded by mu: the open batch holds a slice that must not wait for a sync
+
+	inboxMu sync.Mutex
+	inbox   []*Slice // guarded by inboxMu: submitted and not yet taken
 }
 
 // New returns a partition over an open log. sealed is called, holding the partition's

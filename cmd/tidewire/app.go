@@ -52,6 +52,12 @@ func (a *app) root() *cobra.Command {
 	root.SetErr(a.errOut)
 	root.AddCommand(a.clientCommands()...)
 	root.AddCommand(a.serverCommands()...)
+	root.InitDefaultCompletionCmd()
+	for _, c := range root.Commands() {
+		if c.Name() == "completion" { // the library's, which takes any argument as a wish for help
+			c.RunE = needsCommand
+		}
+	}
 	return root
 }
 

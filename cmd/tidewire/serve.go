@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"runtime"
 
 	"tidewire/internal/config"
 	"tidewire/internal/node"
@@ -58,6 +59,7 @@ func (a *app) serve(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	widenProcs()
 	ctx := c.Context()
 	n, err := node.Start(ctx, cfg, newLogger(a, cfg), a.out)
 	if err != nil {
@@ -72,6 +74,19 @@ func (a *app) serve(c *cobra.Command) error {
 	stopCtx, cancel := context.WithTimeout(context.Background(), cfg.ShutdownTimeout)
 	defer cancel()
 	return errors.Join(fault, n.Stop(stopCtx))
+}
+
+// blockingWrites is how many threads of a busy node may wait for the disk at once: those
+// that sync logs.
+const blockingWrites = 8
+
+// widenProcs gives the scheduler more slots than there are cores. A goroutine that waits
+// in a file system call keeps its slot until the runtime notices, so that on few cores a
+// few syncs would stall every request. GOMAXPROCS in the environment wins.
+func widenProcs() {
+	if os.Getenv("GOMAXPROCS") == "" {
+		runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + blockingWrites)
+	}
 }
 
 func newLogger(a *app, cfg *config.Config) *slog.Logger {

@@ -145,6 +145,9 @@ func (r *reader) cursors(ctx context.Context, topic string) ([]*cursor, error) {
 
 // read reads a partition up to its end.
 func (r *reader) read(ctx context.Context, cur *cursor) error {
+	if cur.next > cur.end { // an offset that was asked for: the server says whether it is out of range
+		return r.page(ctx, cur, 0)
+	}
 	for cur.next < cur.end {
 		if err := r.page(ctx, cur, boundedWait); err != nil {
 			return err

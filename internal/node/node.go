@@ -15,6 +15,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -322,7 +323,7 @@ func (n *Node) tlsConfig() (*tls.Config, error) {
 
 func (n *Node) announce(context.Context) error {
 	err := n.dir.Publish(datadir.Endpoints{
-		HTTP: n.url, NodeID: n.cfg.NodeID, Version: buildinfo.Version, StartedAt: n.now(),
+		HTTP: n.url, PID: os.Getpid(), NodeID: n.cfg.NodeID, Version: buildinfo.Version, StartedAt: n.now(),
 	})
 	if err != nil {
 		return err

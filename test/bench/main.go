@@ -101,8 +101,8 @@ func run(ctx context.Context, o options) (err error) {
 	if err := b.prepare(ctx); err != nil {
 		return err
 	}
-	fmt.Printf("%s, %d cores, %s\n\n", cpuModel(), runtime.NumCPU(), runtime.Version())
-	fmt.Printf("| case | median | goal | runs | p50 | p99 |\n|---|---:|---:|---|---:|---:|\n")
+	fmt.Fprintf(os.Stdout, "%s, %d cores, %s\n\n", cpuModel(), runtime.NumCPU(), runtime.Version())
+	fmt.Fprintf(os.Stdout, "| case | median | goal | runs | p50 | p99 |\n|---|---:|---:|---|---:|---:|\n")
 	for _, r := range rows {
 		if !strings.Contains(r.id, o.only) {
 			continue
@@ -226,7 +226,7 @@ func (b *bench) row(ctx context.Context, r row, runs int) error {
 	for i, m := range all {
 		rates[i] = thousands(m.RecordsPerS)
 	}
-	fmt.Printf("| %s | **%s**/s | %s/s | %s | %.2f ms | %.2f ms |\n", r.name, thousands(mid.RecordsPerS), thousands(r.goal),
+	fmt.Fprintf(os.Stdout, "| %s | **%s**/s | %s/s | %s | %.2f ms | %.2f ms |\n", r.name, thousands(mid.RecordsPerS), thousands(r.goal),
 		strings.Join(rates, ", "), mid.Latency.P50, mid.Latency.P99)
 	return nil
 }
@@ -274,7 +274,7 @@ func (b *bench) scale(ctx context.Context, runs int) error {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("\nFor scale, on the same machine in the same minutes: a Go server that only reads the body and answers a fixed one, with the same client on 64 connections, %s requests/s; fdatasync after each 4 KiB write, %s/s.\n",
+	fmt.Fprintf(os.Stdout, "\nFor scale, on the same machine in the same minutes: a Go server that only reads the body and answers a fixed one, with the same client on 64 connections, %s requests/s; fdatasync after each 4 KiB write, %s/s.\n",
 		thousands(rates[len(rates)/2]), thousands(syncs))
 	return nil
 }
