@@ -19,10 +19,10 @@ type RecordView struct {
 	Offset        int64        `json:"offset"`
 	Timestamp     int64        `json:"timestamp"` // milliseconds since 1970
 	TimestampType string       `json:"timestamp_type" enums:"CreateTime,LogAppendTime"`
-	Key           any          `json:"key"`
-	KeyEncoding   *string      `json:"key_encoding" enums:"text,base64,json" extensions:"x-nullable"` // null: the key is null
+	Key           any          `json:"key"`                                                           // a string or null, unless key_encoding=json was asked for
+	KeyEncoding   *string      `json:"key_encoding" enums:"text,base64,json" extensions:"x-nullable"` // null for a null key
 	Value         any          `json:"value"`
-	ValueEncoding *string      `json:"value_encoding" enums:"text,base64,json" extensions:"x-nullable"` // null: the value is null
+	ValueEncoding *string      `json:"value_encoding" enums:"text,base64,json" extensions:"x-nullable"` // null for a null value
 	Headers       []HeaderView `json:"headers"`
 }
 
@@ -30,7 +30,7 @@ type RecordView struct {
 type HeaderView struct {
 	Name     string  `json:"name"`
 	Value    any     `json:"value"`
-	Encoding *string `json:"encoding" enums:"text,base64,json" extensions:"x-nullable"` // null: the value is null
+	Encoding *string `json:"encoding" enums:"text,base64,json" extensions:"x-nullable"` // null for a null value
 	// base64 where the name is not valid UTF-8 and is given so; else absent.
 	NameEncoding string `json:"name_encoding" extensions:"x-omittable"`
 }
