@@ -108,6 +108,7 @@ func (b *Broker) prepare(call *produceCall, t *topic, req *ProduceRequest) error
 	parts := *t.parts.Load()
 	n := len(parts)
 	now := b.nowMs()
+	turn := int32(t.sticky.Load() % uint32(n)) // once, so that a request's keyless records stay together
 	old := 0
 	call.reset(len(req.Records), n)
 	for i := range req.Records {
@@ -126,7 +127,7 @@ func (b *Broker) prepare(call *produceCall, t *topic, req *ProduceRequest) error
 		if size := record.HeaderSize + record.RecordSize(0, 0, r.Key, r.Value, r.Headers); size > cfg.MaxMessageBytes {
 			return recordError(model.RecordTooLarge, i, "", "record %d takes %d bytes, max.message.bytes is %d", i, size, cfg.MaxMessageBytes)
 		}
-		p, err := t.choose(r, to, n)
+		p, err := t.choose(r, to, n, turn)
 		if err != nil {
 			return err
 		}
@@ -139,8 +140,8 @@ func (b *Broker) prepare(call *produceCall, t *topic, req *ProduceRequest) error
 	return nil
 }
 
-// choose finds a record's partition; noPartition leaves it to the sticky one.
-func (t *topic) choose(r *record.Record, to *Routing, n int) (int32, error) {
+// choose finds a record's partition; turn is the one that takes keyless records now.
+func (t *topic) choose(r *record.Record, to *Routing, n int, turn int32) (int32, error) {
 	switch {
 	case to.HasPartition:
 		if int(to.Partition) >= n || to.Partition < 0 {
@@ -152,7 +153,7 @@ func (t *topic) choose(r *record.Record, to *Routing, n int) (int32, error) {
 	case r.Key != nil:
 		return int32(PartitionForKey(r.Key, n)), nil
 	}
-	return int32(t.sticky.Load() % uint32(n)), nil
+	return turn, nil
 }
 
 // warnInterval is how often one topic's old records are logged.

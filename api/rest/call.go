@@ -127,7 +127,8 @@ func (c *Call) ifMatch() (metadata.ETag, error) {
 	return metadata.ETag("not strong: " + h), nil
 }
 
-// matches checks an If-Match where nothing is written: in a dry run.
+// matches checks an If-Match where no command carries it: in a dry run, and for a
+// password, whose command checks the credentials instead.
 func matches(want, have metadata.ETag) error {
 	if want == "" || want == have {
 		return nil

@@ -258,10 +258,11 @@ func (a *API) userDeletion(u *metadata.User) UserDeletion {
 //	@Summary	Set a password
 //	@Tags		Users
 //	@Param		username	path	string			true	"name"
+//	@Param		If-Match	header	string			false	"entity tag that the user must have"
 //	@Param		body		body	PasswordRequest	true	"the passwords"
 //	@Success	204			"set; the user's sessions have ended"
 //	@Router		/v1/users/{username}/set-password [post]
-//	@x-errors	["unknown-user","bad-credentials","conflict"]
+//	@x-errors	["unknown-user","bad-credentials","conflict","etag-mismatch"]
 func (a *API) setPassword(c *Call) error {
 	in, err := decode[PasswordRequest](c)
 	if err != nil {
@@ -270,13 +271,23 @@ func (a *API) setPassword(c *Call) error {
 	if why := auth.CheckPassword(in.Password); why != "" {
 		return model.Invalid("/password", "%s", why)
 	}
-	if c.PathValue("username") != c.Principal.Name {
-		if _, err := a.userOf(c); err != nil {
-			return err
-		}
+	match, err := c.ifMatch()
+	if err != nil {
+		return err
+	}
+	find := a.userOf
+	if c.PathValue("username") == c.Principal.Name {
+		find = a.knownUser
+	}
+	u, err := find(c)
+	if err != nil {
+		return err
+	}
+	if err := matches(match, u.ETag()); err != nil {
+		return err
 	}
 	err = a.service.SetPassword(c.Request.Context(), c.Principal, auth.PasswordChange{
-		Username: c.PathValue("username"), Password: in.Password, Current: in.CurrentPassword,
+		Username: u.Name, Password: in.Password, Current: in.CurrentPassword,
 	})
 	if err != nil {
 		return err
