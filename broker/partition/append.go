@@ -199,10 +199,9 @@ func appendError(err error) error {
 }
 
 func (p *Partition) syncIfAwaitedLocked() {
-	if p.queue.head() == nil {
-		return
-	}
-	p.advanceLocked(p.log.StableEnd()) // with write caching the stable end is already there
+	// With write caching the stable end is already there, whatever the acks, and nobody
+	// else will tell.
+	p.advanceLocked(p.log.StableEnd())
 	if p.queue.head() != nil {
 		p.log.RequestSync()
 	}

@@ -106,10 +106,15 @@ func (p *Partition) SetLeadership(l Leadership) {
 	p.wakeLocked()
 }
 
-// SetSettings takes over changed topic settings.
+// SetSettings takes over changed topic settings. What is open goes into the log first,
+// under the settings by which it was merged: call it before the log gets a smaller limit
+// of message bytes, and after it got a larger one.
 func (p *Partition) SetSettings(s Settings) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if len(p.open) > 0 && s != p.settings {
+		p.sealLocked()
+	}
 	p.settings = s
 }
 
@@ -125,8 +130,18 @@ func (p *Partition) Close(why error) {
 		p.sealLocked()
 	}
 	p.closed = why
-	p.failLocked(why, model.AsError(why).WithOutcome(model.Unknown))
+	p.failLocked(why, unknownAfter(why))
 	p.wakeLocked()
+}
+
+// unknownAfter is the error of records that are in the log when the partition closes.
+// 503 tells the client that nothing was applied, so that code becomes another.
+func unknownAfter(why error) error {
+	e := model.AsError(why)
+	if e.Code == model.LeaderUnavailable {
+		return model.Errorf(model.NotEnoughReplicasAfterAppend, "%s, after the append", e.Detail).WithCause(why)
+	}
+	return e.WithOutcome(model.Unknown)
 }
 
 // Bounds returns the partition's offsets. Without transactions the last stable offset
@@ -179,7 +194,7 @@ func (p *Partition) onStable(stable model.Offset) {
 func (p *Partition) onSyncEnd() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.open) > 0 && p.closed == nil {
+	if len(p.open) > 0 && p.closed == nil && p.log.Failed() == nil { // else onFail follows, which knows that the open batch was not applied
 		p.sealLocked()
 	}
 }

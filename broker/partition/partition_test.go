@@ -324,7 +324,8 @@ func TestAFailedSyncAnswersUnknownToWhatWasAppendedAndNotAppliedToTheRest(t *tes
 	wait(t, c2)
 	require.Equal(t, model.Unknown, model.AsError(appended.Err).EffectiveOutcome())
 	require.Equal(t, model.StorageError, model.AsError(appended.Err).Code)
-	require.Error(t, open.Err)
+	require.Equal(t, model.StorageError, model.AsError(open.Err).Code)
+	require.Equal(t, model.NotApplied, model.AsError(open.Err).EffectiveOutcome())
 	later := slice(AcksLeader, "c")
 	wait(t, submit(f.Partition, later))
 	require.Equal(t, model.NotApplied, model.AsError(later.Err).EffectiveOutcome())
@@ -434,4 +435,61 @@ func TestManyProducersGetDenseOffsetsInTheirOwnOrder(t *testing.T) {
 		}
 	}
 	require.EqualValues(t, producers*each, f.log.LogEnd())
+}
+
+func TestWithWriteCachingEveryLevelOfAcksMakesRecordsVisible(t *testing.T) {
+	t.Parallel()
+	f := start(t, normal)
+	f.log.SetConfig(log.Config{MaxMessageBytes: 1 << 20, WriteCaching: true})
+	for i, acks := range []Acks{AcksLeader, AcksNone, AcksAll} {
+		w := NewWatcher()
+		f.Watch(w)
+		s := slice(acks, "a")
+		wait(t, submit(f.Partition, s))
+		require.NoError(t, s.Err)
+		require.EqualValues(t, i+1, f.Bounds().HighWatermark)
+		select {
+		case <-w.C():
+		default:
+			t.Fatal("the reader was not woken")
+		}
+		f.Unwatch(w)
+	}
+}
+
+func TestALowerMessageLimitDoesNotRefuseWhatIsOpen(t *testing.T) {
+	t.Parallel()
+	f := start(t, normal)
+	f.gate.shut()
+	first := submit(f.Partition, slice(AcksAll, "a"))
+	<-f.gate.waiting
+	big := slice(AcksAll, strings.Repeat("b", 2000), strings.Repeat("c", 2000))
+	c := submit(f.Partition, big)
+	f.SetSettings(Settings{MaxMessageBytes: 1000, MinInsyncReplicas: 1})
+	f.log.SetConfig(log.Config{MaxMessageBytes: 1000})
+	f.gate.let(nil)
+	wait(t, first)
+	wait(t, c)
+	require.NoError(t, big.Err)
+	require.EqualValues(t, 1, big.Base)
+}
+
+func TestAPartitionThatClosesSaysOfAppendedRecordsThatTheirOutcomeIsUnknown(t *testing.T) {
+	t.Parallel()
+	for _, code := range []model.Code{model.LeaderUnavailable, model.UnknownTopic} {
+		f := start(t, normal)
+		f.gate.shut()
+		s := slice(AcksAll, "a")
+		c := submit(f.Partition, s)
+		<-f.gate.waiting
+		f.Close(model.Errorf(code, "closing"))
+		wait(t, c)
+		e := model.AsError(s.Err)
+		require.Equal(t, model.Unknown, e.EffectiveOutcome())
+		require.NotEqual(t, 503, model.Row(e.Code).Status, "503 promises that nothing was applied")
+		late := slice(AcksAll, "b")
+		wait(t, submit(f.Partition, late))
+		require.Equal(t, model.NotApplied, model.AsError(late.Err).EffectiveOutcome())
+		f.gate.let(nil)
+	}
 }

@@ -22,8 +22,9 @@ type Appended struct {
 // place. On return the bytes are in the page cache, perhaps across a new segment.
 // CRCs and records are the caller's business (record.Validate). now is in
 // milliseconds. Errors: CorruptBatch and RecordTooLarge (max.message.bytes),
-// Fenced (an epoch below the log's), StorageFull: nothing was appended;
-// StorageError: the log has latched, and the outcome is unknown.
+// Fenced (an epoch below the log's), StorageFull, LeaderUnavailable (the process has no
+// descriptor left): nothing was appended; StorageError: the log has latched, and the
+// outcome is unknown.
 func (l *Log) Append(batches []byte, epoch model.LeaderEpoch, now int64) (Appended, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -36,6 +37,9 @@ func (l *Log) Append(batches []byte, epoch model.LeaderEpoch, now int64) (Append
 	a, err := l.stampLocked(batches, epoch, now)
 	if err != nil {
 		return Appended{}, err
+	}
+	if _, err := l.activeLocked().file(); fsx.IsNoDescriptor(err) {
+		return Appended{}, noDescriptor(err) // even taking back would need one
 	}
 	m := l.markLocked()
 	if err := l.writeLocked(batches, now); err != nil {
@@ -220,10 +224,14 @@ func (l *Log) markLocked() undo {
 }
 
 // undoLocked takes a failed append back: new segments are removed and the file is
-// cut to the last whole batch. A full disk is then refused with StorageFull; any
-// other failure, or a failing cut, latches the log.
+// cut to the last whole batch. A full disk is then refused with StorageFull, a lack of
+// descriptors with LeaderUnavailable; any other failure, or a failing cut, latches the
+// log.
 func (l *Log) undoLocked(m undo, cause error) error {
 	err := l.cutBackLocked(m)
+	if err == nil && fsx.IsNoDescriptor(cause) {
+		return noDescriptor(cause)
+	}
 	if err == nil && fsx.IsNoSpace(cause) {
 		l.store.log.Warn("append refused: disk full", "log", l.name, "err", cause)
 		return model.Errorf(model.StorageFull, "the disk is full").WithCause(cause)

@@ -136,7 +136,9 @@ func TestOneSyncServesAllWaitersAndCallbacksComeInOrder(t *testing.T) {
 	entered, gate := make(chan struct{}, 16), make(chan struct{})
 	slow := &slowSyncs{FS: in, entered: entered, gate: gate}
 	h.store.fs = slow
-	l.activeLocked().f = &slowFile{l.activeLocked().f, slow}
+	f, err := l.activeLocked().file()
+	require.NoError(t, err)
+	l.activeLocked().f = &slowFile{f, slow}
 
 	events := make(chan string, 64)
 	merged := batch(t, record.None, 9)
@@ -345,4 +347,27 @@ func TestSealedIndexesAreDurableBelowTheStableEnd(t *testing.T) {
 		}
 	}
 	require.NotZero(t, sealed)
+}
+
+func TestAStableEndThatWriteCachingMovedIsToldWithTheNextSync(t *testing.T) {
+	t.Parallel()
+	h := newHarness(t, fsx.NewMem(), "/data")
+	require.NoError(t, h.stop())
+	h.opts.SyncInterval = time.Hour
+	h.start()
+	l := h.open(Config{})
+	told := make(chan model.Offset, 4)
+	l.SetCallbacks(func(end model.Offset) { told <- end }, nil, nil)
+	_, err := l.Append(batch(t, record.None, 1), 0, 0)
+	require.NoError(t, err)
+	l.SetConfig(Config{WriteCaching: true})
+	require.EqualValues(t, 1, l.StableEnd(), "moved before any sync")
+	h.store.sched.enqueue(l)
+	select {
+	case end := <-told:
+		require.EqualValues(t, 1, end)
+	case <-time.After(10 * time.Second):
+		t.Fatal("who waits for the stable end was not told")
+	}
+	require.NoError(t, h.stop())
 }

@@ -32,3 +32,9 @@ func (l *Log) damage(seg *segment, pos int64, off model.Offset, err error) error
 	return model.Errorf(model.StorageError, "the log of %s is damaged at offset %d", l.name, off).
 		WithCause(fmt.Errorf("%s%s at byte %d: %w", seg.path, logSuffix, pos, err))
 }
+
+// noDescriptor says that a file could not be opened because too many are. That passes, so
+// it is no failure of the log.
+func noDescriptor(cause error) error {
+	return model.Errorf(model.LeaderUnavailable, "this node has no file descriptor left").WithCause(cause)
+}

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+	"io/fs"
 	"sync"
 
 	"tidewire/internal/fsx"
@@ -45,6 +46,7 @@ type index struct {
 	last     entry    // guarded by mu: the last entry, when there is one
 	unsynced bool     // guarded by mu: the file has writes since the last sync
 	checked  bool     // guarded by mu: order of the entries in the file is known to be right
+	closed   bool     // guarded by mu: the file must not be opened again
 }
 
 func (x *index) entriesLocked() int { return x.flushed + len(x.tail)/x.entrySz }
@@ -120,6 +122,9 @@ func readFull(f io.ReaderAt, b []byte, off int64) error {
 func (x *index) fileLocked(create bool) (fsx.File, error) {
 	if x.f != nil {
 		return x.f, nil
+	}
+	if x.closed {
+		return nil, fs.ErrClosed
 	}
 	flag := fsx.ReadWrite
 	if create {
@@ -331,6 +336,14 @@ func (x *index) floorInFile(f fsx.File, n int, key int64) (entry, bool, error) {
 }
 
 func (x *index) close() error {
+	x.mu.Lock()
+	x.closed = true
+	x.mu.Unlock()
+	return x.release()
+}
+
+// release closes the file until it is needed again.
+func (x *index) release() error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.f == nil {

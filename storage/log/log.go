@@ -44,6 +44,8 @@ type Log struct {
 	told      bool        // guarded by scheduler.mu: onFail was called
 	syncing   atomic.Bool // a sync runs
 	dirtyMark atomic.Bool // in the scheduler's list of dirty logs
+
+	toldStable model.Offset // belongs to the worker that has the log: what onStable last got
 }
 
 type callbacks struct {
@@ -82,8 +84,8 @@ func (l *Log) EpochEnd(epoch model.LeaderEpoch) (model.LeaderEpoch, model.Offset
 // two at a time for one log: onStable after the stable end moved; onSyncEnd after
 // each sync, also a failed one, before the next begins; onFail once, when the log
 // latches. Any may be nil. With WriteCaching Append moves the stable end itself
-// and onStable is not called for it. They must not block: they occupy one of the
-// node's few sync workers.
+// and onStable is called for it after the next sync only: look at StableEnd after
+// Append. They must not block: they occupy one of the node's few sync workers.
 func (l *Log) SetCallbacks(onStable func(model.Offset), onSyncEnd func(), onFail func(error)) {
 	l.callbacks.Store(&callbacks{onStable, onSyncEnd, onFail})
 }

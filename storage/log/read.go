@@ -59,6 +59,8 @@ func (l *Log) readError(seg *segment, err error) error {
 		return err
 	case isErr(err, fs.ErrClosed):
 		return errClosed
+	case fsx.IsNoDescriptor(err):
+		return noDescriptor(err)
 	case isErr(err, record.ErrShort) || model.HasCode(err, model.CorruptBatch):
 		return l.damage(seg, 0, seg.base, err)
 	}

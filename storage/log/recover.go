@@ -46,12 +46,18 @@ func (s *Store) openLog(key logKey, name string, cfg Config) (*Log, error) {
 	if err != nil {
 		return nil, r.fail(err)
 	}
+	for _, seg := range r.segs { // most partitions are idle; descriptors are few
+		if err := seg.release(); err != nil {
+			return nil, r.fail(err)
+		}
+	}
 	l.segs.Store(&r.segs)
 	l.epochs = r.epochs.truncateFrom(end)
 	l.epochsNew = !slices.Equal(l.epochs, r.fileEp)
 	l.logEnd.Store(int64(end))
 	l.synced.Store(int64(end))
 	l.stable.Store(int64(end))
+	l.toldStable = end
 	start = min(max(start, r.segs[0].base), end)
 	l.logStart.Store(int64(start))
 	if !haveHW {

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"tidewire/internal/lifecycle"
-	"tidewire/internal/model"
 )
 
 // syncWorkers is how many fdatasync calls run at a time on a node.
@@ -163,22 +162,24 @@ func (s *scheduler) worker() {
 		if l == nil {
 			return
 		}
-		before := l.StableEnd()
 		l.sync()
 		// Cleared before the callbacks: who sees Syncing still true is certain that
 		// onSyncEnd comes after.
 		l.syncing.Store(false)
-		s.tell(l, before)
+		s.tell(l)
 		s.release(l)
 	}
 }
 
-func (s *scheduler) tell(l *Log, before model.Offset) {
+// tell calls the callbacks. It compares with what was last told rather than with the
+// stable end before the sync: SetConfig may have moved that one meanwhile.
+func (s *scheduler) tell(l *Log) {
 	cb := l.callbacks.Load()
 	if cb == nil {
 		return
 	}
-	if end := l.StableEnd(); end != before && cb.onStable != nil {
+	if end := l.StableEnd(); end != l.toldStable && cb.onStable != nil {
+		l.toldStable = end
 		cb.onStable(end)
 	}
 	if cb.onSyncEnd != nil {

@@ -33,8 +33,9 @@ type segment struct {
 	maxTs atomic.Int64 // largest timestamp; -1 none; only a hint while maxKnown is false
 	known atomic.Bool  // maxTs has been loaded or built
 
-	fmu sync.Mutex
-	f   fsx.File // guarded by fmu; opened on first use
+	fmu    sync.Mutex
+	f      fsx.File // guarded by fmu; opened on first use
+	closed bool     // guarded by fmu: opening again could find the file of a later log of this name
 
 	// Guarded by Log.mu.
 	since    int          // bytes since the last index entry
@@ -79,12 +80,9 @@ func (s *segment) create() error {
 	if err != nil {
 		return err
 	}
-	s.fmu.Lock()
-	s.f = f
-	s.fmu.Unlock()
 	s.known.Store(true)
 	s.off.checked, s.tim.checked = true, true
-	return nil
+	return f.Close() // a partition that gets no records needs no descriptor
 }
 
 func (s *segment) file() (fsx.File, error) {
@@ -92,6 +90,9 @@ func (s *segment) file() (fsx.File, error) {
 	defer s.fmu.Unlock()
 	if s.f != nil {
 		return s.f, nil
+	}
+	if s.closed {
+		return nil, fs.ErrClosed
 	}
 	f, err := s.fs.OpenFile(s.path+logSuffix, fsx.ReadWrite)
 	if err == nil {
@@ -166,14 +167,25 @@ func (s *segment) sync(sealed bool) error {
 	return s.tim.sync()
 }
 
-func (s *segment) close() error {
+// release closes the files until they are needed again. Nobody else may use the segment
+// meanwhile.
+func (s *segment) release() error {
 	s.fmu.Lock()
 	defer s.fmu.Unlock()
 	var err error
 	if s.f != nil {
 		err = s.f.Close()
+		s.f = nil
 	}
-	return firstErr(err, s.off.close(), s.tim.close())
+	return firstErr(err, s.off.release(), s.tim.release())
+}
+
+// close ends the use of the files; what comes later gets fs.ErrClosed.
+func (s *segment) close() error {
+	s.fmu.Lock()
+	s.closed = true
+	s.fmu.Unlock()
+	return firstErr(s.release(), s.off.close(), s.tim.close())
 }
 
 // remove closes and deletes the segment's files.

@@ -205,6 +205,10 @@ func (s *Store) Remove(l *Log) error {
 		return model.Errorf(model.Internal, "the log of %s is not open", l.name)
 	}
 	s.mu.Unlock()
+	// No checkpoint meanwhile: it would write the epoch file into the folder of the next
+	// log of this name.
+	s.cpMu.Lock()
+	defer s.cpMu.Unlock()
 	s.sched.drain(l)
 	err := l.closeFiles()
 	s.sched.drain(l) // an append may have slipped in before the close
@@ -212,8 +216,6 @@ func (s *Store) Remove(l *Log) error {
 	s.mu.Lock()
 	s.forgetLocked(l.key, l.name)
 	s.mu.Unlock()
-	s.cpMu.Lock()
-	defer s.cpMu.Unlock()
 	for i := range s.cp {
 		delete(s.cp[i].points, l.key)
 	}
