@@ -56,15 +56,17 @@ lint: $(LINT) ## run golangci-lint, pinned
 archtest: ## check imports, sizes, banned calls and words
 	go test ./internal/archtest
 
-# Everything but ./test, whose tests need a built node: see e2e.
-unit: ## run the unit tests with the race detector
-	go test -race -timeout 15m $$(go list ./... | grep -v '^tidewire/test/')
+# What needs a built node, or the machine as it is, runs in e2e.
+E2E := ./test/e2e ./test/genclient ./test/scripts ./test/tour
+
+unit: ## run the unit and API tests with the race detector
+	go test -race -timeout 15m $$(go list ./... | grep -vxF "$$(go list $(E2E))")
 
 check: preflight fmt-check vet archtest lint unit generate-check ## all that a change must pass before it is committed
 
 e2e: build ## run what needs a real node: the README's tour, the generated client
 	@scripts/install-test-packages
-	TEST_TIDEWIRE_BINARY=$(CURDIR)/bin/tidewire go test -count=1 -timeout 15m ./test/...
+	TEST_TIDEWIRE_BINARY=$(CURDIR)/bin/tidewire go test -count=1 -timeout 15m $(E2E)
 
 test: check e2e ## everything
 

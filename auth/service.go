@@ -118,7 +118,7 @@ func (s *Service) credentials(ctx context.Context, user, password string) (metad
 
 // checkLogin finds what is wrong with a new user's name and password.
 func checkLogin(username, password string) error {
-	if d := checkUsername(username); d != "" {
+	if d := CheckUsername(username); d != "" {
 		return model.Invalid("/username", "%s", d)
 	}
 	if d := CheckPassword(password); d != "" {
@@ -127,9 +127,9 @@ func checkLogin(username, password string) error {
 	return nil
 }
 
-// checkUsername adds to the rules of names that a user cannot be called "*": its
-// rules would be those of everyone.
-func checkUsername(name string) string {
+// CheckUsername returns what is wrong with a user's name, or "". It adds to the rules of
+// names that a user cannot be called "*": its rules would be those of everyone.
+func CheckUsername(name string) string {
 	if d := model.CheckName(name); d != "" {
 		return d
 	}

@@ -140,6 +140,19 @@ func (s *Service) AlterUser(ctx context.Context, name string, c UserChange) (*me
 	return s.userResult(s.propose(ctx, metadata.AlterUser{Name: name, Admin: c.Admin, Disabled: c.Disabled, IfMatch: c.IfMatch}))
 }
 
+// MayDeleteUser tells, by this node's image, why DeleteUser would refuse: last-admin.
+func (s *Service) MayDeleteUser(u *metadata.User) error {
+	if !u.Admin || u.Disabled {
+		return nil
+	}
+	for other := range s.cluster.Image().Users("") {
+		if other.Name != u.Name && other.Admin && !other.Disabled {
+			return nil
+		}
+	}
+	return model.Errorf(model.LastAdmin, "%q is the last administrator that can log in", u.Name)
+}
+
 // DeleteUser deletes a user with sessions, tokens and ACL rules. Errors:
 // unknown-user, etag-mismatch, last-admin.
 func (s *Service) DeleteUser(ctx context.Context, name string, ifMatch metadata.ETag) error {

@@ -66,7 +66,8 @@ type Broker struct {
 	group      *lifecycle.Group
 	now        func() time.Time
 
-	topics   sync.Map // name → *topic
+	topics   sync.Map   // name → *topic
+	calls    *sync.Pool // of *produceCall; a pool of its own, as their channels belong to this broker's time
 	diskFull atomic.Bool
 	draining chan struct{} // closed by Drain
 	drained  sync.Once
@@ -86,7 +87,7 @@ func New(c Config) *Broker {
 	return &Broker{
 		nodeID: c.NodeID, meta: c.Metadata, authorizer: c.Authorizer, store: c.Store, logger: c.Logger,
 		group: c.Group, now: c.Now, draining: make(chan struct{}), watchers: map[*partition.Watcher]struct{}{},
-		pending: map[string]struct{}{}, kick: make(chan struct{}, 1), pass: make(chan struct{}),
+		calls: newProducePool(), pending: map[string]struct{}{}, kick: make(chan struct{}, 1), pass: make(chan struct{}),
 	}
 }
 

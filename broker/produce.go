@@ -64,7 +64,9 @@ type produceCall struct {
 	done   *partition.Completion
 }
 
-var producePool = sync.Pool{New: func() any { return &produceCall{done: partition.NewCompletion(0)} }}
+func newProducePool() *sync.Pool {
+	return &sync.Pool{New: func() any { return &produceCall{done: partition.NewCompletion(0)} }}
+}
 
 // Produce appends records to one topic. use is called with the result and may not keep
 // it. An error means that nothing was applied, unless its outcome says otherwise;
@@ -85,9 +87,9 @@ func (b *Broker) Produce(ctx context.Context, c Caller, req *ProduceRequest, use
 	if b.diskFull.Load() {
 		return model.Errorf(model.StorageFull, "the disk has less free room than --disk-reserve; deleting topics or records makes room")
 	}
-	call := producePool.Get().(*produceCall)
+	call := b.calls.Get().(*produceCall)
 	if err := b.prepare(call, t, req); err != nil {
-		producePool.Put(call)
+		b.calls.Put(call)
 		return err
 	}
 	t.rates.in(req.Records)
@@ -95,7 +97,7 @@ func (b *Broker) Produce(ctx context.Context, c Caller, req *ProduceRequest, use
 	reusable := call.await(ctx, req)
 	use(&call.result)
 	if reusable {
-		call.release()
+		b.release(call)
 	}
 	return nil
 }
@@ -106,6 +108,7 @@ func (b *Broker) prepare(call *produceCall, t *topic, req *ProduceRequest) error
 	parts := *t.parts.Load()
 	n := len(parts)
 	now := b.nowMs()
+	turn := int32(t.sticky.Load() % uint32(n)) // once, so that a request's keyless records stay together
 	old := 0
 	call.reset(len(req.Records), n)
 	for i := range req.Records {
@@ -124,7 +127,7 @@ func (b *Broker) prepare(call *produceCall, t *topic, req *ProduceRequest) error
 		if size := record.HeaderSize + record.RecordSize(0, 0, r.Key, r.Value, r.Headers); size > cfg.MaxMessageBytes {
 			return recordError(model.RecordTooLarge, i, "", "record %d takes %d bytes, max.message.bytes is %d", i, size, cfg.MaxMessageBytes)
 		}
-		p, err := t.choose(r, to, n)
+		p, err := t.choose(r, to, n, turn)
 		if err != nil {
 			return err
 		}
@@ -137,8 +140,8 @@ func (b *Broker) prepare(call *produceCall, t *topic, req *ProduceRequest) error
 	return nil
 }
 
-// choose finds a record's partition; noPartition leaves it to the sticky one.
-func (t *topic) choose(r *record.Record, to *Routing, n int) (int32, error) {
+// choose finds a record's partition; turn is the one that takes keyless records now.
+func (t *topic) choose(r *record.Record, to *Routing, n int, turn int32) (int32, error) {
 	switch {
 	case to.HasPartition:
 		if int(to.Partition) >= n || to.Partition < 0 {
@@ -150,7 +153,7 @@ func (t *topic) choose(r *record.Record, to *Routing, n int) (int32, error) {
 	case r.Key != nil:
 		return int32(PartitionForKey(r.Key, n)), nil
 	}
-	return int32(t.sticky.Load() % uint32(n)), nil
+	return turn, nil
 }
 
 // warnInterval is how often one topic's old records are logged.
@@ -299,11 +302,11 @@ func (call *produceCall) fill(req *ProduceRequest, why error) {
 	}
 }
 
-func (call *produceCall) release() {
+func (b *Broker) release(call *produceCall) {
 	clear(call.slices)
 	clear(call.parts)
 	if cap(call.result.Results) <= maxPooledRecords {
-		producePool.Put(call)
+		b.calls.Put(call)
 	}
 }
 

@@ -183,12 +183,15 @@ func (b *Broker) GrowTopic(ctx context.Context, c Caller, g Growth) (*metadata.T
 	if g.IfMatch != "" && g.IfMatch != t.ETag() {
 		return nil, model.Errorf(model.ETagMismatch, "topic %q has changed since", g.Topic)
 	}
-	if more == 0 || g.DryRun {
+	if more == 0 {
 		return t, nil
 	}
 	assign, err := b.assign(more, t.ReplicationFactor())
 	if err != nil {
 		return nil, err
+	}
+	if g.DryRun {
+		return t.Grown(assign), nil
 	}
 	cmd := metadata.CreatePartitions{Name: t.Name, ID: t.ID, From: len(t.Partitions), Assignments: assign, IfMatch: g.IfMatch}
 	grown, err := propose[*metadata.Topic](ctx, b.meta, cmd)

@@ -82,6 +82,13 @@ const (
 // allows reports whether pages of that origin may use the API.
 func (c *cors) allows(origin string) bool { return c.any || slices.Contains(c.origins, origin) }
 
+// AllowedOrigins tells of a handshake whether its page may open a socket: browsers do not
+// apply CORS to WebSockets, so the server asks the same list.
+func AllowedOrigins(origins []string) func(r *http.Request) bool {
+	c := newCORS(origins)
+	return func(r *http.Request) bool { return c.allows(r.Header.Get("Origin")) }
+}
+
 // handle sets the headers and answers preflights; it reports whether it answered.
 func (c *cors) handle(w http.ResponseWriter, r *http.Request) bool {
 	if len(c.origins) == 0 {

@@ -157,7 +157,7 @@ func router(c Config) (*gin.Engine, error) {
 func fail(g *gin.Context, err error) {
 	m := g.Request.Method
 	problem.Write(g.Writer, err, problem.Occurrence{
-		Path: g.Request.URL.EscapedPath(), RequestID: g.Writer.Header().Get("X-Request-Id"),
+		Path: problem.PathOf(g.Request), RequestID: g.Writer.Header().Get("X-Request-Id"),
 		Write: m != http.MethodGet && m != http.MethodHead,
 	})
 }
@@ -206,7 +206,7 @@ var nosniff = []string{"nosniff"}
 
 func (f *front) problem(w http.ResponseWriter, r *http.Request, err error) {
 	problem.Write(w, err, problem.Occurrence{
-		Path: r.URL.EscapedPath(), RequestID: w.Header().Get("X-Request-Id"),
+		Path: problem.PathOf(r), RequestID: w.Header().Get("X-Request-Id"),
 		Write: r.Method != http.MethodGet && r.Method != http.MethodHead,
 	})
 }

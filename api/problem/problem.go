@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"tidewire/internal/model"
@@ -40,6 +41,16 @@ type Occurrence struct {
 	Path      string // of the request
 	RequestID string
 	Write     bool // the request may change something, so the outcome matters
+}
+
+// PathOf is a request's path as the client sent it, with the path prefix that a node
+// serves below.
+func PathOf(r *http.Request) string {
+	path, _, _ := strings.Cut(r.RequestURI, "?")
+	if !strings.HasPrefix(path, "/") { // absolute form (RFC 9112 §3.2.2)
+		return r.URL.EscapedPath()
+	}
+	return path
 }
 
 // Of makes the problem for err. An error that is not the project's own becomes

@@ -82,16 +82,18 @@ func (a *API) listACLs(c *Call) error {
 	if err != nil {
 		return err
 	}
-	if err := a.authz.RequireAdmin(c.Request.Context(), c.Principal, "managing ACL rules"); err != nil {
-		return err
-	}
 	l := listing[*metadata.ACL, ACLView]{
 		name: aclName, by: "principal", view: aclView,
 		sorts: map[string]func(*metadata.ACL) any{
 			"resource_name": func(r *metadata.ACL) any { return r.ResourceName },
 		},
 	}
-	return l.serve(c, a.matchingACLs(filter))
+	return l.serve(c, func() ([]*metadata.ACL, error) {
+		if err := a.authz.RequireAdmin(c.Request.Context(), c.Principal, "managing ACL rules"); err != nil {
+			return nil, err
+		}
+		return a.matchingACLs(filter), nil
+	})
 }
 
 func (a *API) matchingACLs(f metadata.ACLFields) []*metadata.ACL {

@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
+	"unicode/utf16"
 	"unicode/utf8"
 
 	"tidewire/internal/model"
@@ -64,7 +65,45 @@ func parseJSON(b []byte) (any, error) {
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
 		return nil, malformed("something follows the JSON value")
 	}
+	if hasLoneSurrogate(b) {
+		return nil, model.Invalid("", "a text holds one half of a surrogate pair, which is no character")
+	}
 	return node, nil
+}
+
+// hasLoneSurrogate looks, in valid JSON, for an escape of half a surrogate pair, which
+// encoding/json would replace silently.
+func hasLoneSurrogate(b []byte) bool {
+	for i := bytes.IndexByte(b, '\\'); i >= 0 && i+1 < len(b); {
+		switch r := escapedRune(b[i:]); {
+		case r < 0:
+			i += 2
+		case !utf16.IsSurrogate(r):
+			i += 6
+		case utf16.DecodeRune(r, escapedRune(b[i+6:])) == utf8.RuneError:
+			return true
+		default:
+			i += 12
+		}
+		next := bytes.IndexByte(b[i:], '\\')
+		if next < 0 {
+			return false
+		}
+		i += next
+	}
+	return false
+}
+
+// escapedRune is the code unit of the \u escape that b begins with, or -1.
+func escapedRune(b []byte) rune {
+	if len(b) < 6 || b[0] != '\\' || b[1] != 'u' {
+		return -1
+	}
+	n, err := strconv.ParseUint(string(b[2:6]), 16, 16)
+	if err != nil {
+		return -1
+	}
+	return rune(n)
 }
 
 func parseValue(dec *json.Decoder, at string, depth int) (any, error) {

@@ -42,7 +42,8 @@ func (c *Call) Caller() broker.Caller {
 // that %2F and + in names keep their meaning; see decodePath.
 func (c *Call) PathValue(name string) string { return c.Param(name) }
 
-// decodePath unescapes all path parameters once. An escape that is not valid is a 422.
+// decodePath unescapes all path parameters once. An escape that is not valid is a 422,
+// and so is a name that no topic or user can have.
 func (c *Call) decodePath() error {
 	for i := range c.Params {
 		p := &c.Params[i]
@@ -51,8 +52,23 @@ func (c *Call) decodePath() error {
 			return model.Invalid("path:"+p.Key, "%q is not a valid percent-encoding", p.Value)
 		}
 		p.Value = v
+		if why := checkPathName(p.Key, v); why != "" {
+			return model.Invalid("path:"+p.Key, "%s", why)
+		}
 	}
 	return nil
+}
+
+func checkPathName(parameter, name string) (why string) {
+	switch parameter {
+	case "topic":
+		return model.CheckTopicName(name)
+	case "username":
+		if why = model.CheckName(name); why != "" {
+			return "a user name " + why
+		}
+	}
+	return ""
 }
 
 // Query returns the parsed query, once.
@@ -96,7 +112,8 @@ func (c *Call) queryInt(name string, r intRange) (int64, error) {
 }
 
 // ifMatch reads the If-Match header (RFC 9110 §13.1.1): "" for none or *, else the one
-// entity tag. A weak tag never matches.
+// entity tag. Of what is not a strong tag it makes one that matches no state: that is told
+// only once the caller's rights and the thing are known.
 func (c *Call) ifMatch() (metadata.ETag, error) {
 	h := c.GetHeader("If-Match")
 	switch {
@@ -107,7 +124,16 @@ func (c *Call) ifMatch() (metadata.ETag, error) {
 	case len(h) > 2 && h[0] == '"' && h[len(h)-1] == '"':
 		return metadata.ETag(h[1 : len(h)-1]), nil
 	}
-	return "", model.Errorf(model.ETagMismatch, "the entity tag %s matches no state of the resource", h)
+	return metadata.ETag("not strong: " + h), nil
+}
+
+// matches checks an If-Match where no command carries it: in a dry run, and for a
+// password, whose command checks the credentials instead.
+func matches(want, have metadata.ETag) error {
+	if want == "" || want == have {
+		return nil
+	}
+	return model.Errorf(model.ETagMismatch, "the resource has changed: its entity tag is %s", quoted(have))
 }
 
 // JSON answers with a JSON document.
@@ -163,7 +189,7 @@ func (c *Call) occurrence() problem.Occurrence { return occurrence(c.Context) }
 func occurrence(c *gin.Context) problem.Occurrence {
 	m := c.Request.Method
 	return problem.Occurrence{
-		Path: c.Request.URL.EscapedPath(), RequestID: c.Writer.Header().Get("X-Request-Id"),
+		Path: problem.PathOf(c.Request), RequestID: c.Writer.Header().Get("X-Request-Id"),
 		Write: m != http.MethodGet && m != http.MethodHead,
 	}
 }

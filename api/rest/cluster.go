@@ -144,9 +144,6 @@ func (a *API) countPartitions(v *ClusterView, t *metadata.Topic) {
 //	@Success	200			{object}	Page[BrokerView]
 //	@Router		/v1/brokers [get]
 func (a *API) listBrokers(c *Call) error {
-	if err := a.broker.MayDescribeCluster(c.Request.Context(), c.Caller()); err != nil {
-		return err
-	}
 	img := a.cluster.Image()
 	byBroker := loads(img)
 	l := listing[*metadata.Broker, BrokerView]{
@@ -159,7 +156,12 @@ func (a *API) listBrokers(c *Call) error {
 		},
 		unique: func(b *metadata.Broker) string { return strconv.Itoa(int(b.ID)) },
 	}
-	return l.serve(c, slices.Collect(img.Brokers()))
+	return l.serve(c, func() ([]*metadata.Broker, error) {
+		if err := a.broker.MayDescribeCluster(c.Request.Context(), c.Caller()); err != nil {
+			return nil, err
+		}
+		return slices.Collect(img.Brokers()), nil
+	})
 }
 
 // getBroker gives one node.

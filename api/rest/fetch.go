@@ -19,7 +19,7 @@ type RecordView struct {
 	Offset        int64        `json:"offset"`
 	Timestamp     int64        `json:"timestamp"` // milliseconds since 1970
 	TimestampType string       `json:"timestamp_type" enums:"CreateTime,LogAppendTime"`
-	Key           *string      `json:"key" extensions:"x-nullable"`
+	Key           any          `json:"key"`                                                           // a string or null, unless key_encoding=json was asked for
 	KeyEncoding   *string      `json:"key_encoding" enums:"text,base64,json" extensions:"x-nullable"` // null for a null key
 	Value         any          `json:"value"`
 	ValueEncoding *string      `json:"value_encoding" enums:"text,base64,json" extensions:"x-nullable"` // null for a null value

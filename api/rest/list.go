@@ -49,8 +49,9 @@ type keyed[T any] struct {
 	key  any
 }
 
-// serve answers with the page that the query asks for.
-func (l *listing[T, V]) serve(c *Call, items []T) error {
+// serve answers with the page that the query asks for. The query is checked before
+// items is called, which authorises the caller and gives what it may see.
+func (l *listing[T, V]) serve(c *Call, items func() ([]T, error)) error {
 	limit, err := c.queryInt("limit", intRange{100, 1, 1000})
 	if err != nil {
 		return err
@@ -59,17 +60,22 @@ func (l *listing[T, V]) serve(c *Call, items []T) error {
 	if err != nil {
 		return err
 	}
-	found := l.filter(items, want, key)
-	slices.SortFunc(found, func(a, b keyed[T]) int { return compareKeyed(a.key, a.name, b.key, b.name, descending) })
-	rest, err := l.after(c, found, want, descending)
+	start, err := startOf(c, want)
 	if err != nil {
 		return err
 	}
-	page := Page[any]{Items: []any{}, Total: len(found)}
 	fields, err := l.fields(c)
 	if err != nil {
 		return err
 	}
+	all, err := items()
+	if err != nil {
+		return err
+	}
+	found := l.filter(all, want, key)
+	slices.SortFunc(found, func(a, b keyed[T]) int { return compareKeyed(a.key, a.name, b.key, b.name, descending) })
+	rest := after(found, start, descending)
+	page := Page[any]{Items: []any{}, Total: len(found)}
 	for i, k := range rest {
 		if i == int(limit) {
 			want.Key, want.Name = rest[i-1].key, rest[i-1].name
@@ -140,10 +146,11 @@ func compareKeyed(ak any, an string, bk any, bn string, descending bool) int {
 	return order
 }
 
-func (l *listing[T, V]) after(c *Call, found []keyed[T], want pageToken, descending bool) ([]keyed[T], error) {
+// startOf reads the page token, nil without one.
+func startOf(c *Call, want pageToken) (*pageToken, error) {
 	s, ok := c.only("page_token")
 	if !ok {
-		return found, nil
+		return nil, nil
 	}
 	var t pageToken
 	raw, err := base64.RawURLEncoding.DecodeString(s)
@@ -153,13 +160,21 @@ func (l *listing[T, V]) after(c *Call, found []keyed[T], want pageToken, descend
 	if t.Sort != want.Sort || t.Prefix != want.Prefix || t.Q != want.Q {
 		return nil, model.Invalid("query:page_token", "the page token belongs to a list with other sort, prefix or q")
 	}
-	i, exact := slices.BinarySearchFunc(found, t, func(k keyed[T], t pageToken) int {
+	return &t, nil
+}
+
+// after is what lies behind a page's last item, whether that is still there or not.
+func after[T any](found []keyed[T], t *pageToken, descending bool) []keyed[T] {
+	if t == nil {
+		return found
+	}
+	i, exact := slices.BinarySearchFunc(found, t, func(k keyed[T], t *pageToken) int {
 		return compareKeyed(k.key, k.name, t.Key, t.Name, descending)
 	})
 	if exact {
 		i++
 	}
-	return found[i:], nil
+	return found[i:]
 }
 
 func (t pageToken) encode() (*string, error) {

@@ -33,8 +33,8 @@ type RecordInput struct {
 	Partition     *int32  `json:"partition" minimum:"0" extensions:"x-nullable"`
 	PartitionKey  *string `json:"partition_key" extensions:"x-nullable"`
 	Timestamp     *int64  `json:"timestamp" minimum:"0" extensions:"x-nullable"` // milliseconds since 1970
-	KeyEncoding   *string `json:"key_encoding" enums:"text,json,base64,null" extensions:"x-nullable"`
-	ValueEncoding *string `json:"value_encoding" enums:"text,json,base64,null" extensions:"x-nullable"`
+	KeyEncoding   *string `json:"key_encoding" enums:"text,json,base64" extensions:"x-nullable"`
+	ValueEncoding *string `json:"value_encoding" enums:"text,json,base64" extensions:"x-nullable"`
 	Topic         *string `json:"topic" extensions:"x-nullable"`          // ignored
 	Offset        *int64  `json:"offset" extensions:"x-nullable"`         // ignored
 	TimestampType *string `json:"timestamp_type" extensions:"x-nullable"` // ignored

@@ -206,11 +206,12 @@ func checkContentType(c *Call) error {
 	if err := checkContentEncoding(c); err != nil {
 		return err
 	}
-	if c.Route.Body != JSON {
-		return nil
-	}
-	if c.Request.Body == nil || c.Request.Body == http.NoBody {
-		return model.Errorf(model.MalformedBody, "the request needs a JSON body")
+	switch {
+	case c.Route.Body == RawBody && c.Route.Built():
+		_, err := produceMedia(c)
+		return err
+	case c.Route.Body != JSON || c.Request.Body == nil || c.Request.Body == http.NoBody:
+		return nil // without a body there is nothing to have a type: decode asks for one
 	}
 	return requireJSON(c.Request.Header)
 }

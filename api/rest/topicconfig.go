@@ -2,9 +2,11 @@ package rest
 
 import (
 	"net/http"
+	"strconv"
 
 	"tidewire/broker"
 	"tidewire/cluster/metadata"
+	"tidewire/internal/model"
 )
 
 // ConfigItem is one setting of a topic.
@@ -106,6 +108,9 @@ func (a *API) updateTopicConfig(c *Call) error {
 	if err := a.checkConfig("/set", in.Set); err != nil {
 		return err
 	}
+	if err := checkUnset(in); err != nil {
+		return err
+	}
 	ch := broker.ConfigChange{Topic: c.PathValue("topic"), Set: in.Set, Unset: in.Unset}
 	if ch.IfMatch, err = c.ifMatch(); err != nil {
 		return err
@@ -115,6 +120,20 @@ func (a *API) updateTopicConfig(c *Call) error {
 		return err
 	}
 	return c.Resource(http.StatusOK, t.ConfigETag(), a.configView(c, t))
+}
+
+// checkUnset refuses names that no topic has and those that are set at the same time.
+func checkUnset(in *ConfigUpdate) error {
+	for i, name := range in.Unset {
+		pointer := "/unset/" + strconv.Itoa(i)
+		if _, ok := metadata.TopicConfigDef(name); !ok {
+			return model.Invalid(pointer, "there is no topic config %q", name)
+		}
+		if _, both := in.Set[name]; both {
+			return model.Invalid(pointer, "%q is both set and unset", name)
+		}
+	}
+	return nil
 }
 
 // checkConfig refuses what no topic can have; what depends on the topic is decided with

@@ -241,7 +241,9 @@ func (a *API) listTopics(c *Call) error {
 		},
 	}
 	prefix, _ := c.only("prefix")
-	return l.serve(c, a.broker.VisibleTopics(c.Caller(), prefix, internal))
+	return l.serve(c, func() ([]*metadata.Topic, error) {
+		return a.broker.VisibleTopics(c.Caller(), prefix, internal), nil
+	})
 }
 
 // createTopic creates a topic.
@@ -356,6 +358,9 @@ func (a *API) deleteTopic(c *Call) error {
 	if dry {
 		t, err := a.broker.MayDeleteTopic(c.Request.Context(), c.Caller(), name)
 		if err != nil {
+			return err
+		}
+		if err := matches(match, t.ETag()); err != nil {
 			return err
 		}
 		s := a.broker.StateOf(t)

@@ -89,16 +89,18 @@ func (a *API) knownUser(c *Call) (*metadata.User, error) {
 //	@Success	200			{object}	Page[UserView]
 //	@Router		/v1/users [get]
 func (a *API) listUsers(c *Call) error {
-	if err := a.authz.RequireAdmin(c.Request.Context(), c.Principal, "managing users"); err != nil {
-		return err
-	}
 	l := listing[*metadata.User, UserView]{
 		name: func(u *metadata.User) string { return u.Name }, by: "username", view: a.userView,
 		sorts: map[string]func(*metadata.User) any{
 			"created_at": func(u *metadata.User) any { return float64(u.CreatedAt) },
 		},
 	}
-	return l.serve(c, slices.Collect(a.cluster.Image().Users("")))
+	return l.serve(c, func() ([]*metadata.User, error) {
+		if err := a.authz.RequireAdmin(c.Request.Context(), c.Principal, "managing users"); err != nil {
+			return nil, err
+		}
+		return slices.Collect(a.cluster.Image().Users("")), nil
+	})
 }
 
 // createUser makes a user.
@@ -132,7 +134,7 @@ func (a *API) createUser(c *Call) error {
 }
 
 func checkCredentials(username, password string) error {
-	if why := model.CheckName(username); why != "" {
+	if why := auth.CheckUsername(username); why != "" {
 		return model.Invalid("/username", "a user name %s", why)
 	}
 	if why := auth.CheckPassword(password); why != "" {
@@ -217,6 +219,12 @@ func (a *API) deleteUser(c *Call) error {
 		return err
 	}
 	if dry {
+		if err := matches(match, u.ETag()); err != nil {
+			return err
+		}
+		if err := a.service.MayDeleteUser(u); err != nil {
+			return err
+		}
 		return c.JSON(http.StatusOK, a.userDeletion(u))
 	}
 	if err := a.service.DeleteUser(c.Request.Context(), u.Name, match); err != nil {
@@ -250,10 +258,11 @@ func (a *API) userDeletion(u *metadata.User) UserDeletion {
 //	@Summary	Set a password
 //	@Tags		Users
 //	@Param		username	path	string			true	"name"
+//	@Param		If-Match	header	string			false	"entity tag that the user must have"
 //	@Param		body		body	PasswordRequest	true	"the passwords"
 //	@Success	204			"set; the user's sessions have ended"
 //	@Router		/v1/users/{username}/set-password [post]
-//	@x-errors	["unknown-user","bad-credentials","conflict"]
+//	@x-errors	["unknown-user","bad-credentials","conflict","etag-mismatch"]
 func (a *API) setPassword(c *Call) error {
 	in, err := decode[PasswordRequest](c)
 	if err != nil {
@@ -262,13 +271,23 @@ func (a *API) setPassword(c *Call) error {
 	if why := auth.CheckPassword(in.Password); why != "" {
 		return model.Invalid("/password", "%s", why)
 	}
-	if c.PathValue("username") != c.Principal.Name {
-		if _, err := a.userOf(c); err != nil {
-			return err
-		}
+	match, err := c.ifMatch()
+	if err != nil {
+		return err
+	}
+	find := a.userOf
+	if c.PathValue("username") == c.Principal.Name {
+		find = a.knownUser
+	}
+	u, err := find(c)
+	if err != nil {
+		return err
+	}
+	if err := matches(match, u.ETag()); err != nil {
+		return err
 	}
 	err = a.service.SetPassword(c.Request.Context(), c.Principal, auth.PasswordChange{
-		Username: c.PathValue("username"), Password: in.Password, Current: in.CurrentPassword,
+		Username: u.Name, Password: in.Password, Current: in.CurrentPassword,
 	})
 	if err != nil {
 		return err

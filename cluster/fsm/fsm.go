@@ -115,8 +115,10 @@ func (f *FSM) Apply(l *raft.Log) any { return f.ApplyBatch([]*raft.Log{l})[0] }
 // empty result; nobody waits for it.
 func (f *FSM) ApplyBatch(logs []*raft.Log) []any {
 	answers := make([]any, len(logs))
-	if err := f.applyBatch(logs, answers); err != nil {
-		f.stop(err)
+	if f.failed == nil {
+		if err := f.applyBatch(logs, answers); err != nil {
+			f.stop(err)
+		}
 	}
 	if f.failed != nil {
 		for i := range answers {
@@ -127,9 +129,6 @@ func (f *FSM) ApplyBatch(logs []*raft.Log) []any {
 }
 
 func (f *FSM) applyBatch(logs []*raft.Log, answers []any) error {
-	if f.failed != nil {
-		return nil
-	}
 	old, applied := f.image.Load(), f.Applied()
 	batch, last := metadata.NewBatch(old), applied
 	for i, l := range logs {

@@ -127,11 +127,18 @@ func applyCreatePartitions(t *tx, c CreatePartitions) (any, *model.Error) {
 	if refusal := t.checkAssignments(have, c.Assignments); refusal != nil {
 		return nil, refusal
 	}
-	n := *topic
-	n.Partitions = append(slices.Clone(topic.Partitions), newPartitions(c.Assignments)...)
+	n := topic.Grown(c.Assignments)
 	n.Version = t.index
-	t.putTopic(&n)
-	return &n, nil
+	t.putTopic(n)
+	return n, nil
+}
+
+// Grown returns a copy of the topic with further partitions, as CreatePartitions makes
+// them.
+func (t *Topic) Grown(assignments [][]model.BrokerID) *Topic {
+	n := *t
+	n.Partitions = append(slices.Clone(t.Partitions), newPartitions(assignments)...)
+	return &n
 }
 
 func applyAlterTopicConfig(t *tx, c AlterTopicConfig) (any, *model.Error) {

@@ -42,6 +42,8 @@ type Node struct {
 	cfg    *config.Config
 	logger *slog.Logger
 	out    io.Writer
+	now    func() time.Time
+	hasher *auth.Hasher
 
 	dir      *datadir.Dir
 	listener net.Listener
@@ -71,7 +73,18 @@ type stop struct {
 // Start builds and starts a node; out gets the lines for the person who started it. On
 // an error everything that was started has been stopped again.
 func Start(ctx context.Context, cfg *config.Config, logger *slog.Logger, out io.Writer) (*Node, error) {
-	n := &Node{cfg: cfg, logger: logger, out: out, failed: make(chan error, 1)}
+	return StartWith(ctx, cfg, logger, out, Seams{Now: time.Now})
+}
+
+// Seams are what tests put in the place of the real thing.
+type Seams struct {
+	Now    func() time.Time // wall clock
+	Hasher *auth.Hasher     // of passwords; nil: with the usual cost
+}
+
+// StartWith is Start for tests.
+func StartWith(ctx context.Context, cfg *config.Config, logger *slog.Logger, out io.Writer, seams Seams) (*Node, error) {
+	n := &Node{cfg: cfg, logger: logger, out: out, now: seams.Now, hasher: seams.Hasher, failed: make(chan error, 1)}
 	notices, stopErr := cfg.Unbuilt()
 	if stopErr != nil {
 		return nil, stopErr
@@ -167,7 +180,7 @@ func (n *Node) openStore(ctx context.Context) error {
 	n.storage = lifecycle.New(context.WithoutCancel(ctx))
 	n.onStop("the store's goroutines", stopGroup(n.storage))
 	store, err := log.OpenStore(log.StoreOptions{
-		FS: fsx.OS(), Dir: n.dir.Path(), Logger: n.logger, Group: n.storage, Now: time.Now, SyncInterval: n.cfg.LogSyncInterval,
+		FS: fsx.OS(), Dir: n.dir.Path(), Logger: n.logger, Group: n.storage, Now: n.now, SyncInterval: n.cfg.LogSyncInterval,
 	})
 	if err != nil {
 		return err
@@ -189,7 +202,7 @@ func (n *Node) startCluster(ctx context.Context) error {
 	c, err := cluster.Start(ctx, cluster.Config{
 		Dir: n.dir.Meta(), NodeID: n.cfg.NodeID, Host: host, HTTPAddr: http, Rack: n.cfg.Rack,
 		Version: buildinfo.Version, ClusterName: "tidewire", BootstrapExpect: n.cfg.BootstrapExpect,
-		Logger: n.logger, Fatal: n.fatal, Now: time.Now,
+		Logger: n.logger, Fatal: n.fatal, Now: n.now,
 	})
 	if err != nil {
 		return err
@@ -211,7 +224,7 @@ func (n *Node) startAuth(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	n.auth = auth.New(auth.Config{Cluster: n.cluster, Sealer: sealer, Logger: n.logger, Now: time.Now})
+	n.auth = auth.New(auth.Config{Cluster: n.cluster, Sealer: sealer, Hasher: n.hasher, Logger: n.logger, Now: n.now})
 	cancel := n.cluster.Subscribe(func(_, _ *metadata.Image, d metadata.Delta) { n.auth.Tokens.Forget(&d) })
 	n.onStop("auth", func(context.Context) error { cancel(); return nil })
 	opened, err := n.auth.Service.Bootstrap(ctx, auth.FirstStart{AdminPassword: n.cfg.AdminPassword.Reveal(), Dev: n.cfg.Dev})
@@ -231,7 +244,7 @@ func (n *Node) startBroker(ctx context.Context) error {
 	n.group = lifecycle.New(context.WithoutCancel(ctx))
 	n.broker = broker.New(broker.Config{
 		NodeID: n.cfg.NodeID, Metadata: n.cluster, Authorizer: n.auth.Authorizer, Store: n.store,
-		Logger: n.logger, Group: n.group, Now: time.Now,
+		Logger: n.logger, Group: n.group, Now: n.now,
 	})
 	n.onStop("the broker", func(context.Context) error { n.broker.Stop(); return nil })
 	n.onStop("background work", stopGroup(n.group))
@@ -270,15 +283,18 @@ func (n *Node) startServer(context.Context) error {
 	registry := prometheus.NewRegistry()
 	n.broker.RegisterMetrics(registry)
 	metrics := web.NewMetrics(registry)
-	n.streams = ws.New(ws.Config{Broker: n.broker, Tokens: n.auth.Tokens, Logger: n.logger, Now: time.Now, Group: n.group})
+	n.streams = ws.New(ws.Config{
+		Broker: n.broker, Tokens: n.auth.Tokens, Logger: n.logger, Now: n.now, Group: n.group,
+		AllowedOrigins: web.AllowedOrigins(n.cfg.HTTP.CORSOrigins),
+	})
 	api := rest.New(rest.Config{
-		Broker: n.broker, Auth: n.auth, Cluster: n.cluster, Process: n, Logger: n.logger, Now: time.Now,
+		Broker: n.broker, Auth: n.auth, Cluster: n.cluster, Process: n, Logger: n.logger, Now: n.now,
 		Version: buildinfo.Version, Prefix: n.cfg.HTTP.PathPrefix, Metrics: metrics.Handler(),
 		MetricsPublic: n.cfg.HTTP.MetricsPublic || n.cfg.Dev,
 	})
 	n.server, err = web.New(web.Config{
 		API: api, Streams: web.NewStreams(n.streams), Metrics: metrics, Logger: n.logger, Prefix: n.cfg.HTTP.PathPrefix,
-		CORSOrigins: n.cfg.HTTP.CORSOrigins, TrustedProxies: n.cfg.HTTP.TrustedProxies, TLS: tlsConfig, Now: time.Now,
+		CORSOrigins: n.cfg.HTTP.CORSOrigins, TrustedProxies: n.cfg.HTTP.TrustedProxies, TLS: tlsConfig, Now: n.now,
 	})
 	if err != nil {
 		return err
@@ -310,7 +326,7 @@ func (n *Node) tlsConfig() (*tls.Config, error) {
 
 func (n *Node) announce(context.Context) error {
 	err := n.dir.Publish(datadir.Endpoints{
-		HTTP: n.url, PID: os.Getpid(), NodeID: n.cfg.NodeID, Version: buildinfo.Version, StartedAt: time.Now(),
+		HTTP: n.url, PID: os.Getpid(), NodeID: n.cfg.NodeID, Version: buildinfo.Version, StartedAt: n.now(),
 	})
 	if err != nil {
 		return err

@@ -22,15 +22,19 @@ var commonErrors = []struct {
 	when  func(op operation) bool
 	codes []model.Code
 }{
-	{hasBody, []model.Code{model.MalformedBody, model.RequestTooLarge, model.UnsupportedMediaType}},
+	{hasBody, []model.Code{model.MalformedBody}},
 	{isProtected, []model.Code{model.Unauthenticated, model.TokenExpired, model.Forbidden}},
 	{isProtectedWrite, []model.Code{model.CSRF}},
 	{isResource, []model.Code{
-		model.NotAcceptable, model.InvalidArgument, model.RateLimited, model.NotImplemented,
-		model.QuorumUnavailable, model.Timeout,
+		model.RateLimited, model.QuorumUnavailable, model.Timeout,
 	}},
 	{isResourceWrite, []model.Code{model.CommitUnknown}},
-	{always, []model.Code{model.Internal}},
+	// Any request can ask for a type that is not there, carry a parameter that is not
+	// known, or a body that is too large or encoded.
+	{always, []model.Code{
+		model.NotAcceptable, model.RequestTooLarge, model.UnsupportedMediaType, model.InvalidArgument,
+		model.NotImplemented, model.Internal,
+	}},
 }
 
 func always(operation) bool              { return true }

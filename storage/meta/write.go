@@ -30,25 +30,25 @@ func (w *writer) changes(old, next *metadata.Image, d metadata.Delta) error {
 			return err
 		}
 	}
-	if err := writeChanges(w, "id", d.Brokers, old.Broker, next.Broker, toBrokerRow); err != nil {
+	if err := writeChanges(w, table[model.BrokerID, metadata.Broker, brokerRow]{"id", old.Broker, next.Broker, toBrokerRow}, d.Brokers); err != nil {
 		return err
 	}
 	if err := w.topics(old, next, d.Topics); err != nil {
 		return err
 	}
-	if err := writeChanges(w, "name", d.Users, old.User, next.User, toUserRow); err != nil {
+	if err := writeChanges(w, table[string, metadata.User, userRow]{"name", old.User, next.User, toUserRow}, d.Users); err != nil {
 		return err
 	}
-	if err := writeChanges(w, "id", d.ACLs, old.ACL, next.ACL, toACLRow); err != nil {
+	if err := writeChanges(w, table[string, metadata.ACL, aclRow]{"id", old.ACL, next.ACL, toACLRow}, d.ACLs); err != nil {
 		return err
 	}
-	if err := writeChanges(w, "id", d.Sessions, old.Session, next.Session, toSessionRow); err != nil {
+	if err := writeChanges(w, table[string, metadata.Session, sessionRow]{"id", old.Session, next.Session, toSessionRow}, d.Sessions); err != nil {
 		return err
 	}
-	if err := writeChanges(w, "id", d.APITokens, old.APIToken, next.APIToken, toTokenRow); err != nil {
+	if err := writeChanges(w, table[string, metadata.APIToken, tokenRow]{"id", old.APIToken, next.APIToken, toTokenRow}, d.APITokens); err != nil {
 		return err
 	}
-	return writeChanges(w, "kid", d.SigningKeys, old.SigningKey, next.SigningKey, toKeyRow)
+	return writeChanges(w, table[string, metadata.SigningKey, keyRow]{"kid", old.SigningKey, next.SigningKey, toKeyRow}, d.SigningKeys)
 }
 
 // cluster writes the cluster entity; old is nil when the table is empty.
@@ -65,25 +65,31 @@ type tabled interface{ TableName() string }
 
 func (w *writer) toggle(row tabled) { w.sum.toggle(row.TableName(), row) }
 
+// table is how one kind of entity is looked up in the two images and becomes rows; key is
+// the column that identifies a row.
+type table[K comparable, E any, R tabled] struct {
+	key       string
+	old, next func(K) *E
+	toRow     func(*E) R
+}
+
 // writeChanges brings the rows of the changed entities to their state in the next image.
-func writeChanges[K comparable, E any, R tabled](
-	w *writer, keyColumn string, changes map[K]metadata.Change, old, next func(K) *E, toRow func(*E) R,
-) error {
+func writeChanges[K comparable, E any, R tabled](w *writer, t table[K, E, R], changes map[K]metadata.Change) error {
 	var gone []K
 	var rows []R
 	for k := range changes {
-		if e := old(k); e != nil {
-			w.toggle(toRow(e))
+		if e := t.old(k); e != nil {
+			w.toggle(t.toRow(e))
 		}
-		if e := next(k); e != nil {
-			row := toRow(e)
+		if e := t.next(k); e != nil {
+			row := t.toRow(e)
 			w.toggle(row)
 			rows = append(rows, row)
 		} else {
 			gone = append(gone, k)
 		}
 	}
-	if err := remove[R](w.tx, keyColumn, gone); err != nil {
+	if err := remove[R](w.tx, t.key, gone); err != nil {
 		return err
 	}
 	return upsert(w.tx, rows)

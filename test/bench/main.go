@@ -41,8 +41,8 @@ type row struct {
 }
 
 var rows = []row{
-	{"produce, 100 × 100 B a request, acks=leader", "batch-leader", 600_000, []string{"produce", "--records", "3000000", "--batch", "100", "--connections", "8", "--acks", "leader"}},
-	{"produce, 100 × 100 B a request, acks=all", "batch-all", 300_000, []string{"produce", "--records", "2000000", "--batch", "100", "--connections", "8", "--acks", "all"}},
+	{"produce, 100 × 100 B a request, acks=leader", "batch-leader", 600_000, []string{"produce", "--records", "3000000", "--batch", "100", "--connections", "16", "--acks", "leader"}},
+	{"produce, 100 × 100 B a request, acks=all", "batch-all", 300_000, []string{"produce", "--records", "2000000", "--batch", "100", "--connections", "16", "--acks", "all"}},
 	{"produce, one record a request, 64 connections, acks=leader", "single-leader", 25_000, []string{"produce", "--records", "150000", "--batch", "1", "--connections", "64", "--acks", "leader"}},
 	{"produce, one record a request, 64 connections, acks=all", "single-all", 6_000, []string{"produce", "--records", "60000", "--batch", "1", "--connections", "64", "--acks", "all"}},
 	{"fetch, JSON", "fetch", 500_000, []string{"consume"}},

@@ -35,8 +35,12 @@ type conn struct {
 	net   net.Conn
 	r     *bufio.Reader
 	token string
-	head  []byte       // the request line and fields of the last request
+	head  []byte       // the last request, its body included where that is not long
 	body  bytes.Buffer // the last answer's body
+
+	status   int         // of the last answer
+	deadline time.Time   // set on the connection
+	release  func() bool // ends the watch over the context
 }
 
 // errStatus is an answer of 300 or above.
@@ -75,11 +79,16 @@ func (c *conn) connect(ctx context.Context) error {
 		return err
 	}
 	c.r = bufio.NewReaderSize(c.net, readBuffer)
+	c.deadline = time.Time{}
+	// An interrupt cuts the connection: nobody is interested in the answer any more.
+	nc := c.net
+	c.release = context.AfterFunc(ctx, func() { _ = nc.Close() })
 	return nil
 }
 
 func (c *conn) close() {
 	if c.net != nil {
+		c.release()
 		_ = c.net.Close()
 		c.net = nil
 	}
@@ -107,33 +116,54 @@ func (c *conn) once(ctx context.Context, path string, body []byte) (answer []byt
 			return nil, err
 		}
 	}
-	// An interrupt cuts the connection: nobody is interested in the answer any more.
-	nc := c.net
-	stop := context.AfterFunc(ctx, func() { _ = nc.SetDeadline(time.Unix(1, 0)) })
 	defer func() {
-		if stop(); err != nil {
+		if err != nil {
 			c.failed(err)
 		}
 	}()
-	if err := c.net.SetDeadline(time.Now().Add(callTimeout)); err != nil {
+	if err := c.extendDeadline(); err != nil {
 		return nil, err
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	c.buildHead(path, body)
-	bufs := net.Buffers{c.head, body}
-	if _, err := bufs.WriteTo(c.net); err != nil {
+	if err := c.write(body); err != nil {
 		return nil, err
 	}
 	status, err := c.readAnswer()
 	if err != nil {
 		return nil, err
 	}
+	c.status = status
 	if status >= 300 {
 		return nil, &errStatus{status: status, body: c.body.String()}
 	}
 	return c.body.Bytes(), nil
+}
+
+// extendDeadline moves the connection's deadline once a second, not for each request.
+func (c *conn) extendDeadline() error {
+	now := time.Now()
+	if c.deadline.Sub(now) > callTimeout-time.Second {
+		return nil
+	}
+	c.deadline = now.Add(callTimeout)
+	return c.net.SetDeadline(c.deadline)
+}
+
+// joinBelow is up to which length a body is copied behind the head, for one plain write.
+const joinBelow = 64 << 10
+
+func (c *conn) write(body []byte) error {
+	if len(body) <= joinBelow {
+		c.head = append(c.head, body...)
+		_, err := c.net.Write(c.head)
+		return err
+	}
+	bufs := net.Buffers{c.head, body}
+	_, err := bufs.WriteTo(c.net)
+	return err
 }
 
 // failed drops the connection after a fault of the transport.
@@ -192,7 +222,7 @@ func (c *conn) readAnswer() (status int, err error) {
 	case chunked:
 		err = c.readChunks()
 	case length >= 0:
-		_, err = io.CopyN(&c.body, c.r, length)
+		err = c.readLength(length)
 	case status == 204 || status == 304:
 	default:
 		_, err = io.Copy(&c.body, c.r)
@@ -202,6 +232,21 @@ func (c *conn) readAnswer() (status int, err error) {
 		c.close()
 	}
 	return status, err
+}
+
+// readLength reads a body of known length.
+func (c *conn) readLength(n int64) error {
+	if n > readBuffer {
+		_, err := io.CopyN(&c.body, c.r, n)
+		return err
+	}
+	b, err := c.r.Peek(int(n))
+	if err != nil {
+		return err
+	}
+	c.body.Write(b)
+	_, err = c.r.Discard(int(n))
+	return err
 }
 
 // readFields reads the header fields that matter here.

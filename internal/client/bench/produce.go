@@ -104,9 +104,8 @@ func Produce(ctx context.Context, c *client.Client, o Options) (*Report, error) 
 	return total.report(Report{Kind: "produce", Topic: o.Topic, Acks: o.Acks, Connections: o.Connections, Batch: o.Batch}, took), nil
 }
 
-// problemMark is in an answer (207) of which a record failed: results hold only
-// numbers otherwise.
-var problemMark = []byte(`"problem"`)
+// multiStatus is the status of an answer in which some records failed.
+const multiStatus = 207
 
 // sending is one produce request.
 type sending struct {
@@ -123,7 +122,7 @@ func (t *tally) send(ctx context.Context, cn *conn, s sending) bool {
 		return false
 	}
 	t.requests++
-	if err == nil && bytes.Contains(answer, problemMark) {
+	if err == nil && cn.status == multiStatus {
 		err = fmt.Errorf("some records failed: %.300s", answer)
 	}
 	if err != nil {

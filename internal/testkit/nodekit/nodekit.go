@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
 
+	"tidewire/auth"
 	"tidewire/internal/config"
 	"tidewire/internal/node"
 )
@@ -29,11 +30,13 @@ type Node struct {
 	URL string
 	Dir string
 	Log *Log
+	// Observe, when set, sees every exchange of Do.
+	Observe func(t testing.TB, r Request, a *Answer)
 
-	t     testing.TB
-	flags []string
-	node  *node.Node
-	once  *sync.Once
+	t       testing.TB
+	options Options
+	node    *node.Node
+	once    *sync.Once
 }
 
 // Log keeps what a node logs, for tests that look at it.
@@ -56,39 +59,97 @@ func (l *Log) String() string {
 	return l.b.String()
 }
 
+// Options say how a node is started. The zero value is a usual node.
+type Options struct {
+	Flags []string
+	// NoAdmin leaves the node without users, so that its setup is open.
+	NoAdmin bool
+	// Now is the node's wall clock; nil is the machine's.
+	Now func() time.Time
+}
+
 // Start runs a node with further flags until the test ends.
 func Start(t testing.TB, flags ...string) *Node {
 	t.Helper()
-	n := &Node{Dir: t.TempDir(), Log: &Log{}, t: t, flags: flags}
-	n.start()
+	return StartWith(t, Options{Flags: flags})
+}
+
+// StartWith runs a node until the test ends.
+func StartWith(t testing.TB, o Options) *Node {
+	t.Helper()
+	n := &Node{Dir: t.TempDir(), Log: &Log{}, t: t, options: o}
+	n.Resume()
 	return n
 }
 
-func (n *Node) start() {
+// Run starts a node that outlives single tests, for TestMain. Tests use it by With.
+func Run(dir string, o Options) (n *Node, stop func() error, err error) {
+	n = &Node{Dir: dir, Log: &Log{}, options: o, once: new(sync.Once)}
+	if err := n.launch(); err != nil {
+		return nil, nil, err
+	}
+	return n, func() error { return shut(n.node, stopTimeout) }, nil
+}
+
+// With returns a running node as another test uses it: failures belong to that test.
+func (n *Node) With(t testing.TB) *Node {
+	c := *n
+	c.t = t
+	return &c
+}
+
+// Resume starts the node again on the same folder after Stop; the port is another one.
+func (n *Node) Resume() {
 	n.t.Helper()
-	fs := pflag.NewFlagSet("serve", pflag.ContinueOnError)
-	config.AddFlags(fs)
-	args := append([]string{"--data-dir", n.Dir, "--http-listen", "127.0.0.1:0", "--disk-reserve", "1MiB"}, n.flags...)
-	require.NoError(n.t, fs.Parse(args))
-	cfg, err := config.Load(fs, []string{config.AdminPasswordVariable + "=" + AdminPassword})
-	require.NoError(n.t, err)
-	logger := slog.New(slog.NewTextHandler(n.Log, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	n.node, err = node.Start(context.Background(), cfg, logger, n.Log)
-	require.NoError(n.t, err)
-	n.URL = n.node.URL()
+	require.NoError(n.t, n.launch())
 	n.once = new(sync.Once)
 	once, running := n.once, n.node
 	n.t.Cleanup(func() { once.Do(func() { stop(n.t, running, stopTimeout) }) })
 }
 
+func (n *Node) launch() error {
+	fs := pflag.NewFlagSet("serve", pflag.ContinueOnError)
+	config.AddFlags(fs)
+	args := append([]string{"--data-dir", n.Dir, "--http-listen", "127.0.0.1:0", "--disk-reserve", "1MiB"}, n.options.Flags...)
+	if err := fs.Parse(args); err != nil {
+		return err
+	}
+	var environ []string
+	if !n.options.NoAdmin {
+		environ = append(environ, config.AdminPasswordVariable+"="+AdminPassword)
+	}
+	cfg, err := config.Load(fs, environ)
+	if err != nil {
+		return err
+	}
+	logger := slog.New(slog.NewTextHandler(n.Log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	now := n.options.Now
+	if now == nil {
+		now = time.Now
+	}
+	seams := node.Seams{Now: now, Hasher: auth.NewHasher(cheapArgon2).WithScramIterations(4096)}
+	if n.node, err = node.StartWith(context.Background(), cfg, logger, n.Log, seams); err != nil {
+		return err
+	}
+	n.URL = n.node.URL()
+	return nil
+}
+
+// cheapArgon2 spares tests the time that guessing passwords shall cost.
+var cheapArgon2 = auth.Argon2Params{MemoryKiB: 64, Iterations: 1, Parallelism: 1}
+
 const stopTimeout = 30 * time.Second
 
 func stop(t testing.TB, n *node.Node, within time.Duration) {
-	ctx, cancel := context.WithTimeout(context.Background(), within)
-	defer cancel()
-	if err := n.Stop(ctx); err != nil {
+	if err := shut(n, within); err != nil {
 		t.Errorf("the node did not stop cleanly: %v", err)
 	}
+}
+
+func shut(n *node.Node, within time.Duration) error {
+	ctx, cancel := context.WithTimeout(context.Background(), within)
+	defer cancel()
+	return n.Stop(ctx)
 }
 
 // Stop ends the node cleanly.
@@ -104,7 +165,7 @@ func (n *Node) StopWithin(d time.Duration) {
 func (n *Node) Restart() {
 	n.t.Helper()
 	n.Stop()
-	n.start()
+	n.Resume()
 }
 
 // Answer is a whole HTTP answer.
@@ -139,6 +200,8 @@ type Request struct {
 	Token  string
 	Header map[string]string
 	Body   any
+	// Chunked sends the body without Content-Length.
+	Chunked bool
 }
 
 // Do sends a request and reads the whole answer.
@@ -159,6 +222,9 @@ func (n *Node) Do(r Request) *Answer {
 	}
 	req, err := http.NewRequestWithContext(n.t.Context(), r.Method, n.URL+r.Path, body)
 	require.NoError(n.t, err)
+	if r.Chunked {
+		req.ContentLength = -1
+	}
 	if contentType != "" {
 		req.Header.Set("Content-Type", contentType)
 	}
@@ -177,7 +243,11 @@ func (n *Node) Do(r Request) *Answer {
 	defer func() { _ = res.Body.Close() }()
 	b, err := io.ReadAll(res.Body)
 	require.NoError(n.t, err)
-	return &Answer{Status: res.StatusCode, Header: res.Header, Body: b}
+	a := &Answer{Status: res.StatusCode, Header: res.Header, Body: b}
+	if n.Observe != nil {
+		n.Observe(n.t, r, a)
+	}
+	return a
 }
 
 // transport keeps no idle connections, so that a test leaves no goroutine behind.

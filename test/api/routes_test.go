@@ -1,0 +1,235 @@
+package api
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"tidewire/api/rest"
+	"tidewire/auth"
+	"tidewire/web"
+)
+
+// routes is the real table of a node, streams included.
+func routes() []*rest.Route {
+	return slices.Concat(rest.New(rest.Config{Auth: &auth.Auth{}}).Routes(), web.NewStreams(nil).Routes())
+}
+
+// access is who may use a route.
+type access uint8
+
+const (
+	public access = iota
+	anyUser
+	admins
+	byRule // operation on the row's resource
+)
+
+// row says how one route is used rightly, and how it is told a missing thing. The name
+// is of a resource that prepare has made; it is legal for topics and users.
+type row struct {
+	access    access
+	operation string // byRule
+	cluster   bool   // byRule: the resource is the cluster, not a topic
+	path      func(name string) string
+	body      func(a *api, name string) any
+	prepare   func(a *api, name string)
+	success   int
+	missing   string // a path whose thing is not there
+	code      string // the code it gives
+}
+
+func fixed(path string) func(string) string { return func(string) string { return path } }
+
+func topicPath(rest string) func(string) string {
+	return func(name string) string { return "/v1/topics/" + name + rest }
+}
+
+func userPath(rest string) func(string) string {
+	return func(name string) string { return "/v1/users/" + name + rest }
+}
+
+func makeTopic(a *api, name string) { a.t.Helper(); a.topic(name, 1, nil) }
+func makeUser(a *api, name string)  { a.t.Helper(); a.user(name) }
+
+func constant(v any) func(*api, string) any { return func(*api, string) any { return v } }
+
+var oneRecord = constant(object{"records": []object{{"key": "k", "value": "v"}}})
+
+// ruleBody is an ACL rule of a user.
+func ruleBody(_ *api, name string) any {
+	return object{
+		"principal": "User:" + name, "resource_type": "topic", "resource_name": name, "operation": "read", "permission": "allow",
+	}
+}
+
+// rows has one row for every route that is built, by the route's id.
+var rows = map[string]row{
+	"login": {access: public, path: fixed("/v1/auth/login"), success: 200,
+		prepare: makeUser, body: func(_ *api, name string) any { return object{"username": name, "password": userPassword} }},
+	"refresh": {access: public, path: fixed("/v1/auth/refresh"), success: 200,
+		prepare: makeUser, body: func(a *api, name string) any {
+			x := a.Do(request{Method: "POST", Path: "/v1/auth/login", Body: object{"username": name, "password": userPassword}})
+			return object{"refresh_token": decoded(a.t, x, 200)["refresh_token"]}
+		}},
+	"logout":     {access: anyUser, path: fixed("/v1/auth/logout"), success: 204},
+	"me":         {access: anyUser, path: fixed("/v1/auth/me"), success: 200},
+	"jwks":       {access: public, path: fixed("/.well-known/jwks.json"), success: 200},
+	"setupState": {access: public, path: fixed("/v1/setup"), success: 200},
+	// A node with users refuses the setup; TestTheSetupMakesTheFirstAdministrator has
+	// the way to 201.
+	"setup": {access: public, path: fixed("/v1/setup"), success: 409,
+		body: constant(object{"token": "t", "username": "u", "password": userPassword})},
+
+	"listUsers": {access: admins, path: fixed("/v1/users"), success: 200},
+	"createUser": {access: admins, path: fixed("/v1/users"), success: 201,
+		body: func(_ *api, name string) any { return object{"username": name, "password": userPassword} }},
+	"getUser": {access: admins, path: userPath(""), prepare: makeUser, success: 200, missing: "/v1/users/nobody-here", code: "unknown-user"},
+	"updateUser": {access: admins, path: userPath(""), prepare: makeUser, success: 200, body: constant(object{"disabled": true}),
+		missing: "/v1/users/nobody-here", code: "unknown-user"},
+	"deleteUser": {access: admins, path: userPath(""), prepare: makeUser, success: 204, missing: "/v1/users/nobody-here", code: "unknown-user"},
+	"setPassword": {access: admins, path: userPath("/set-password"), prepare: makeUser, success: 204,
+		body: constant(object{"password": "another password"}), missing: "/v1/users/nobody-here/set-password", code: "unknown-user"},
+	"listACLs":   {access: admins, path: fixed("/v1/acls"), success: 200},
+	"createACL":  {access: admins, path: fixed("/v1/acls"), success: 201, body: ruleBody},
+	"deleteACLs": {access: admins, path: func(name string) string { return "/v1/acls?principal=User:" + name }, success: 200},
+
+	"listTopics": {access: anyUser, path: fixed("/v1/topics"), success: 200},
+	"createTopic": {access: byRule, operation: "create", path: fixed("/v1/topics"), success: 201,
+		body: func(_ *api, name string) any { return object{"name": name} }},
+	"getTopic": {access: byRule, operation: "describe", path: topicPath(""), prepare: makeTopic, success: 200,
+		missing: "/v1/topics/not-there", code: "unknown-topic"},
+	"updateTopic": {access: byRule, operation: "alter", path: topicPath(""), prepare: makeTopic, success: 200,
+		body: constant(object{"partitions": 2}), missing: "/v1/topics/not-there", code: "unknown-topic"},
+	"deleteTopic": {access: byRule, operation: "delete", path: topicPath(""), prepare: makeTopic, success: 204,
+		missing: "/v1/topics/not-there", code: "unknown-topic"},
+	"getTopicConfig": {access: byRule, operation: "describe-configs", path: topicPath("/config"), prepare: makeTopic, success: 200,
+		missing: "/v1/topics/not-there/config", code: "unknown-topic"},
+	"updateTopicConfig": {access: byRule, operation: "alter-configs", path: topicPath("/config"), prepare: makeTopic, success: 200,
+		body: constant(object{"set": object{"retention.ms": 1000}}), missing: "/v1/topics/not-there/config", code: "unknown-topic"},
+	"topicOffsets": {access: byRule, operation: "describe", path: topicPath("/offsets?timestamp=latest"), prepare: makeTopic, success: 200,
+		missing: "/v1/topics/not-there/offsets?timestamp=latest", code: "unknown-topic"},
+
+	"produce": {access: byRule, operation: "write", path: topicPath("/records"), prepare: makeTopic, success: 200, body: oneRecord,
+		missing: "/v1/topics/not-there/records", code: "unknown-topic"},
+	"producePartition": {access: byRule, operation: "write", path: topicPath("/partitions/0/records"), prepare: makeTopic, success: 200,
+		body: oneRecord, missing: "/v1/topics/not-there/partitions/0/records", code: "unknown-topic"},
+	"fetch": {access: byRule, operation: "read", path: topicPath("/partitions/0/records?offset=earliest"), prepare: makeTopic, success: 200,
+		missing: "/v1/topics/not-there/partitions/0/records?offset=earliest", code: "unknown-topic"},
+
+	"getCluster":  {access: byRule, operation: "describe", cluster: true, path: fixed("/v1/cluster"), success: 200},
+	"listBrokers": {access: byRule, operation: "describe", cluster: true, path: fixed("/v1/brokers"), success: 200},
+	"getBroker": {access: byRule, operation: "describe", cluster: true, path: fixed("/v1/brokers/1"), success: 200,
+		missing: "/v1/brokers/77", code: "unknown-broker"},
+	"info": {access: anyUser, path: fixed("/v1/info"), success: 200},
+
+	"healthz":     {access: public, path: fixed("/healthz"), success: 200},
+	"readyz":      {access: public, path: fixed("/readyz"), success: 200},
+	"metrics":     {access: byRule, operation: "describe", cluster: true, path: fixed("/metrics"), success: 200},
+	"openapiJSON": {access: public, path: fixed("/openapi.json"), success: 200},
+	"openapiYAML": {access: public, path: fixed("/openapi.yaml"), success: 200},
+}
+
+// built yields the built routes of REST with their rows; a route without a row fails
+// the test. Streams are left to TestWebSocketHandshakes.
+func built(t *testing.T, use func(r *rest.Route, w row)) {
+	t.Helper()
+	for _, r := range routes() {
+		if !r.Built() || r.Stream {
+			continue
+		}
+		w, ok := rows[r.ID]
+		require.True(t, ok, "%s %s (%s) has no row", r.Method, r.Path, r.ID)
+		require.Equal(t, r.Public, w.access == public, r.ID)
+		use(r, w)
+	}
+}
+
+// ask makes the row's right request for a resource. The resource must be there.
+func (w *row) ask(a *api, r *rest.Route, name, token string) *answer {
+	a.t.Helper()
+	q := request{Method: r.Method, Path: w.path(name), Token: token}
+	if w.body != nil {
+		q.Body = w.body(a, name)
+	}
+	return a.Do(q)
+}
+
+// concrete fills a template's parameters, for routes that look at no resource.
+func concrete(template string) string {
+	return strings.NewReplacer("{topic}", "t", "{partition}", "0", "{offset}", "0", "{username}", "u", "{id}", "i",
+		"{group}", "g", "{member}", "m", "{broker}", "1").Replace(template)
+}
+
+func TestEveryRowHasARoute(t *testing.T) {
+	t.Parallel()
+	left := map[string]bool{}
+	for id := range rows {
+		left[id] = true
+	}
+	built(t, func(r *rest.Route, _ row) { delete(left, r.ID) })
+	require.Empty(t, left)
+}
+
+func TestEveryBuiltRouteDoesItsJobForTheAdministrator(t *testing.T) {
+	t.Parallel()
+	a := sharedAPI(t)
+	built(t, func(r *rest.Route, w row) {
+		t.Run(r.ID, func(t *testing.T) {
+			t.Parallel()
+			a := a.with(t)
+			name := "ok." + r.ID
+			if w.prepare != nil {
+				w.prepare(a, name)
+			}
+			token := a.admin
+			if r.ID == "logout" { // it ends its own session
+				token = a.Admin()
+			}
+			x := wants(t, w.ask(a, r, name, token), w.success, "")
+			if r.Method == http.MethodGet {
+				h := wants(t, a.as(token, "HEAD", w.path(name), nil), w.success, "")
+				require.Equal(t, x.Header.Get("Content-Type"), h.Header.Get("Content-Type"))
+				require.Empty(t, h.Body)
+			}
+		})
+	})
+}
+
+func TestAMissingThingIs404(t *testing.T) {
+	t.Parallel()
+	a := sharedAPI(t)
+	built(t, func(r *rest.Route, w row) {
+		parameters := strings.Contains(r.Path, "{")
+		require.Equal(t, parameters, w.missing != "", "%s: the row must say what a missing thing gives", r.ID)
+		if !parameters {
+			return
+		}
+		t.Run(r.ID, func(t *testing.T) {
+			t.Parallel()
+			a := a.with(t)
+			q := request{Method: r.Method, Path: w.missing, Token: a.admin}
+			if w.body != nil {
+				q.Body = w.body(a, "x")
+			}
+			wants(t, a.Do(q), 404, w.code)
+		})
+	})
+}
+
+// TestTheDocumentAndTheRoutesAgree compares both ways, HEAD apart, which every GET has.
+func TestTheDocumentAndTheRoutesAgree(t *testing.T) {
+	t.Parallel()
+	want := []string{}
+	for _, r := range routes() {
+		if r.Built() {
+			want = append(want, r.Method+" "+r.Path)
+		}
+	}
+	have := slices.DeleteFunc(document.Operations(), func(s string) bool { return strings.HasPrefix(s, "HEAD ") })
+	slices.Sort(want)
+	require.Equal(t, want, have)
+}

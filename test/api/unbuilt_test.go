@@ -1,0 +1,127 @@
+package api
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestUnbuiltRoutesAnswer501(t *testing.T) {
+	t.Parallel()
+	a := sharedAPI(t)
+	token := a.login2("unbuilt.user")
+	for _, r := range routes() {
+		if r.Built() {
+			continue
+		}
+		t.Run(r.Method+" "+r.Path, func(t *testing.T) {
+			t.Parallel()
+			a := a.with(t)
+			for _, token := range []string{token, a.admin} { // before rights, which are not known yet
+				x := wants(t, a.as(token, r.Method, concrete(r.Path), nil), 501, "not-implemented")
+				checkNotApplied(t, r.Method, x)
+				if r.Method == http.MethodGet && !r.Stream {
+					wants(t, a.as(token, "HEAD", concrete(r.Path), nil), 501, "")
+				}
+			}
+			x := a.Do(request{Method: r.Method, Path: concrete(r.Path) + "?what=ever", Token: token,
+				Header: map[string]string{"Accept": "text/event-stream", "Content-Type": "application/x-ndjson"}})
+			wants(t, x, 501, "not-implemented")
+		})
+	}
+}
+
+func checkNotApplied(t *testing.T, method string, x *answer) {
+	t.Helper()
+	var p object
+	x.JSON(t, &p)
+	require.Equal(t, false, p["retryable"])
+	if method != http.MethodGet {
+		require.Equal(t, "not-applied", p["outcome"])
+	}
+}
+
+// login2 makes a user and logs in.
+func (a *api) login2(name string) string {
+	a.t.Helper()
+	a.user(name)
+	return a.login(name)
+}
+
+func TestUnbuiltPartsOfProduceAnswer501AndStoreNothing(t *testing.T) {
+	t.Parallel()
+	a := sharedAPI(t)
+	path := a.topic("unbuilt.produce", 1, nil)
+	body := `{"records":[{"value":"x"}]}`
+	t.Run("rows", func(t *testing.T) {
+		for _, c := range []struct{ name, query, pointer, header, value string }{
+			{"results", "?results=all", "query:results", "", ""},
+			{"Idempotency-Key", "", "header:Idempotency-Key", "Idempotency-Key", "k1"},
+			{"Tidewire-Expected-Offset", "", "header:Tidewire-Expected-Offset", "Tidewire-Expected-Offset", "0"},
+			{"Tidewire-Producer-Id", "", "header:Tidewire-Producer-Id", "Tidewire-Producer-Id", "1"},
+			{"Tidewire-Producer-Epoch", "", "header:Tidewire-Producer-Epoch", "Tidewire-Producer-Epoch", "1"},
+			{"Tidewire-Producer-Sequence", "", "header:Tidewire-Producer-Sequence", "Tidewire-Producer-Sequence", "1"},
+			{"Tidewire-Sequence", "", "header:Tidewire-Sequence", "Tidewire-Sequence", "1"},
+			{"Tidewire-Transaction", "", "header:Tidewire-Transaction", "Tidewire-Transaction", "t"},
+			{"gzip", "", "header:Content-Encoding", "Content-Encoding", "gzip"},
+			{"zstd", "", "header:Content-Encoding", "Content-Encoding", "zstd"},
+			{"Zstd", "", "header:Content-Encoding", "Content-Encoding", "Zstd"},
+			{"NDJSON", "", "header:Content-Type", "Content-Type", "application/x-ndjson"},
+			{"NDJSON with a charset", "", "header:Content-Type", "Content-Type", "application/x-ndjson; charset=utf-8"},
+			{"batches", "", "header:Content-Type", "Content-Type", "application/vnd.kafka.record-batches"},
+		} {
+			t.Run(c.name, func(t *testing.T) {
+				t.Parallel()
+				a := a.with(t)
+				for _, p := range []string{path + "/records", path + "/partitions/0/records"} {
+					q := request{Method: "POST", Path: p + c.query, Token: a.admin, Body: body, Header: map[string]string{}}
+					if c.header != "" {
+						q.Header[c.header] = c.value
+					}
+					x := wants(t, a.Do(q), 501, "not-implemented")
+					checkNotApplied(t, "POST", x)
+					require.Equal(t, []string{c.pointer}, pointers(t, x))
+				}
+			})
+		}
+	})
+	require.Zero(t, a.logEnd(path, 0))
+}
+
+// logEnd is a partition's log end offset.
+func (a *api) logEnd(path string, partition int) int64 {
+	a.t.Helper()
+	parts := decoded(a.t, a.get(path), 200)["partitions"].([]any)
+	return number(a.t, parts[partition].(object)["log_end_offset"])
+}
+
+func TestUnbuiltPartsOfOtherRoutesAnswer501(t *testing.T) {
+	t.Parallel()
+	a := sharedAPI(t)
+	path := a.topic("unbuilt.parts", 1, nil)
+	fetch := path + "/partitions/0/records?offset=earliest"
+	type header = map[string]string
+	for name, c := range map[string]struct {
+		q       request
+		pointer string
+	}{
+		"fetch as NDJSON":          {request{Method: "GET", Path: fetch, Header: header{"Accept": "application/x-ndjson"}}, "header:Accept"},
+		"fetch as batches":         {request{Method: "GET", Path: fetch, Header: header{"Accept": "application/vnd.kafka.record-batches"}}, "header:Accept"},
+		"fetch rather as NDJSON":   {request{Method: "GET", Path: fetch, Header: header{"Accept": "application/x-ndjson, application/json;q=0.9"}}, "header:Accept"},
+		"cookie login":             {request{Method: "POST", Path: "/v1/auth/login?session=cookie", Body: `{"username":"admin","password":"x"}`}, "query:session"},
+		"compressed topic":         {request{Method: "POST", Path: "/v1/topics", Body: `{"name":"gz"}`, Header: header{"Content-Encoding": "gzip"}}, "header:Content-Encoding"},
+		"compressed login":         {request{Method: "POST", Path: "/v1/auth/login", Body: `{}`, Header: header{"Content-Encoding": "zstd"}}, "header:Content-Encoding"},
+		"compressed, not readable": {request{Method: "POST", Path: "/v1/users", Body: "\x1f\x8b", Header: header{"Content-Encoding": "gzip"}}, "header:Content-Encoding"},
+	} {
+		c.q.Token = a.admin
+		x := wants(t, a.Do(c.q), 501, "not-implemented")
+		require.Equal(t, []string{c.pointer}, pointers(t, x), name)
+		checkNotApplied(t, c.q.Method, x)
+	}
+	wants(t, a.get("/v1/topics/gz"), 404, "unknown-topic")
+	x := a.Do(request{Method: "GET", Path: fetch, Token: a.admin, Header: header{"Accept": "application/json, application/x-ndjson;q=0.5"}})
+	wants(t, x, 200, "")
+	x = a.Do(request{Method: "GET", Path: fetch + "&ticket=abc"})
+	wants(t, x, 501, "not-implemented")
+}
