@@ -18,7 +18,7 @@ GOBUILD := go build -buildvcs=false -ldflags '-X tidewire/internal/buildinfo.Ver
 .PHONY: help preflight run build ui generate generate-check fmt-check vet lint archtest unit check e2e test bench bench-go clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 preflight: ## name in one line what this machine lacks
 	@scripts/preflight

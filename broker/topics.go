@@ -3,6 +3,7 @@ package broker
 import (
 	"context"
 	"crypto/rand"
+	"slices"
 	"strconv"
 	"tidewire/auth"
 
@@ -13,6 +14,9 @@ import (
 
 // MaxPartitions is the largest number of partitions of one topic.
 const MaxPartitions = 10_000
+
+// reservedTopics are the names that the service itself will use.
+var reservedTopics = []string{"__consumer_offsets", "__transaction_state", "__audit"}
 
 // NewTopic describes a topic to be created. ReplicationFactor 0 leaves it to the
 // cluster: 3 where there are that many nodes, else 1.
@@ -29,6 +33,9 @@ type NewTopic struct {
 func (b *Broker) CreateTopic(ctx context.Context, c Caller, n NewTopic) (*metadata.Topic, error) {
 	if why := model.CheckTopicName(n.Name); why != "" {
 		return nil, model.Invalid("/name", "%s", why)
+	}
+	if slices.Contains(reservedTopics, n.Name) {
+		return nil, model.Invalid("/name", "%q is the name of an internal topic", n.Name)
 	}
 	if n.Partitions < 1 || n.Partitions > MaxPartitions {
 		return nil, model.Invalid("/partitions", "a topic has 1 to %d partitions", MaxPartitions)

@@ -17,7 +17,7 @@ var docsFiles embed.FS
 
 // isPage tells what people look at from what programs call.
 func isPage(path string) bool {
-	return path == "/" || path == "/docs" || path == "/ui" || strings.HasPrefix(path, "/ui/")
+	return path == "/" || path == "/docs" || path == "/docs/" || path == "/ui" || strings.HasPrefix(path, "/ui/")
 }
 
 // pageHandler serves what people look at.
@@ -56,6 +56,9 @@ func (p *pageHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case "/ui":
 		w.Header().Set("Location", p.prefix+"/ui/")
 		w.WriteHeader(http.StatusMovedPermanently)
+	case "/docs/":
+		w.Header().Set("Location", p.prefix+"/docs")
+		w.WriteHeader(http.StatusMovedPermanently)
 	case "/docs":
 		p.serveDocs(w)
 	default:
@@ -83,13 +86,16 @@ func (p *pageHandler) serveUI(w http.ResponseWriter, r *http.Request) {
 		pageProblem(w, r, model.Errorf(model.NotFound, "there is no page %s", r.URL.Path))
 		return
 	}
-	if _, err := fs.Stat(p.tree, name); name != "" && err != nil {
+	if name != "" && !exists(p.tree, name) {
 		if last := name[strings.LastIndexByte(name, '/')+1:]; strings.Contains(last, ".") {
 			pageProblem(w, r, model.Errorf(model.NotFound, "there is no file %s", r.URL.Path))
 			return
 		}
 		r = r.Clone(r.Context())
 		r.URL.Path, r.URL.RawPath = "/ui/", ""
+		if page := name + ".html"; !strings.Contains(name, "/") && exists(p.tree, page) {
+			r.URL.Path += page
+		}
 	}
 	h := w.Header()
 	h.Set("Cache-Control", "no-store")
@@ -99,4 +105,9 @@ func (p *pageHandler) serveUI(w http.ResponseWriter, r *http.Request) {
 
 func pageProblem(w http.ResponseWriter, r *http.Request, err error) {
 	(&front{}).problem(w, r, err)
+}
+
+func exists(tree fs.FS, name string) bool {
+	_, err := fs.Stat(tree, name)
+	return err == nil
 }

@@ -70,7 +70,7 @@ const maxPooledAnswer = 4 << 20
 //	@Param			min_bytes		query		int		false	"a waiting read answers with so many"	minimum(1)	maximum(67108864)	default(1)
 //	@Param			wait_ms			query		int		false	"how long to wait for records"	minimum(0)	maximum(60000)	default(0)
 //	@Param			isolation		query		string	false	"which records are seen"	Enums(read_committed, read_uncommitted)	default(read_committed)
-//	@Param			encoding		query		string	false	"how values are given"	Enums(auto, json, text, base64)	default(auto)
+//	@Param			encoding		query		string	false	"how values are given. auto: the bytes of one JSON object or array as JSON, other UTF-8 (a stored number or true included) as a string, the rest as base64; json also gives numbers and literals back as they were"	Enums(auto, json, text, base64)	default(auto)
 //	@Param			key_encoding	query		string	false	"how keys are given"	Enums(auto, json, text, base64)	default(auto)
 //	@Param			header_encoding	query		string	false	"how header values are given"	Enums(auto, json, text, base64)	default(auto)
 //	@Success		200				{object}	FetchAnswer

@@ -130,8 +130,16 @@ func (a *API) fail(c *Call, err error) {
 	if c.Writer.Written() {
 		return
 	}
+	if c.Request.Context().Err() != nil { // nobody reads it: metrics must not count a fault of the node
+		c.Writer.WriteHeader(clientGone)
+		return
+	}
 	problem.Write(c.Writer, e, c.occurrence())
 }
+
+// clientGone is the status that metrics show for a request whose client went away before
+// the answer; it is never sent. The number is nginx's.
+const clientGone = 499
 
 // failureLevel is how loud a failed request is logged. A client that went away fails its
 // own request, and a busy node must not write a line for each one that it refuses: what is

@@ -232,7 +232,8 @@ func (n *Node) startAuth(ctx context.Context) error {
 		return err
 	}
 	if opened.SetupToken != "" {
-		fmt.Fprintf(n.out, "First start: make the administrator at %s/ui/setup?token=%s\n", n.url, opened.SetupToken)
+		fmt.Fprintf(n.out, "First start: make the administrator at %s/ui/setup?token=%s (or by POST /v1/setup; %s makes one without)\n",
+			n.url, opened.SetupToken, config.AdminPasswordVariable)
 	}
 	if opened.AdminCreated != "" {
 		n.logger.Info("the first administrator was created", "user", opened.AdminCreated)
@@ -264,7 +265,7 @@ func (n *Node) watchDisk(ctx context.Context) {
 			n.logger.Warn("the free space of the disk cannot be read", "error", err)
 		}
 		if changed {
-			n.logger.Warn("free space of the disk against --disk-reserve", "low", n.disk.Low())
+			n.logger.Warn(diskNotice(n.disk.Low()), "free_bytes", n.disk.Space().Free, "disk_reserve_bytes", int64(n.cfg.DiskReserve))
 		}
 		n.broker.SetDiskFull(n.disk.Low())
 		select {
@@ -273,6 +274,13 @@ func (n *Node) watchDisk(ctx context.Context) {
 			return
 		}
 	}
+}
+
+func diskNotice(low bool) string {
+	if low {
+		return "the disk has less free room than --disk-reserve: records are refused with storage-full until there is more"
+	}
+	return "the disk has room again: records are taken"
 }
 
 func (n *Node) startServer(context.Context) error {
@@ -324,7 +332,7 @@ func (n *Node) tlsConfig() (*tls.Config, error) {
 	}, nil
 }
 
-func (n *Node) announce(context.Context) error {
+func (n *Node) announce(ctx context.Context) error {
 	err := n.dir.Publish(datadir.Endpoints{
 		HTTP: n.url, PID: os.Getpid(), NodeID: n.cfg.NodeID, Version: buildinfo.Version, StartedAt: n.now(),
 	})
@@ -332,16 +340,21 @@ func (n *Node) announce(context.Context) error {
 		return err
 	}
 	if n.cfg.Dev {
-		password := "tidewire"
-		if !n.cfg.AdminPassword.IsZero() {
-			password = "as in " + config.AdminPasswordVariable
-		}
-		fmt.Fprintf(n.out, "Tidewire %s (development) is ready.\n  Console:  %s/ui/\n  API:      %s/docs\n  Login:    user admin, password %s\n",
-			buildinfo.Version, n.url, n.url, password)
+		fmt.Fprintf(n.out, "Tidewire %s (development) is ready.\n  Console:  %s/ui/\n  API:      %s/docs\n  Login:    %s\n",
+			buildinfo.Version, n.url, n.url, n.devLogin(ctx))
 		return nil
 	}
 	fmt.Fprintf(n.out, "Tidewire %s is ready at %s\n", buildinfo.Version, n.url)
 	return nil
+}
+
+// devLogin tells with what to log in: the known login only where it is good, since the
+// data folder may have users from before.
+func (n *Node) devLogin(ctx context.Context) string {
+	if _, err := n.auth.Service.Authenticate(ctx, auth.DevUsername, auth.DevPassword); err == nil {
+		return "user " + auth.DevUsername + ", password " + auth.DevPassword
+	}
+	return "the users of this data folder"
 }
 
 // Ready says why the node does not serve; it is part of rest.Process.
