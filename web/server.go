@@ -144,6 +144,9 @@ func router(c Config) (*gin.Engine, error) {
 		return nil, err
 	}
 	e.Use(c.Metrics.observe)
+	if c.Logger.Enabled(context.Background(), slog.LevelDebug) {
+		e.Use(accessLog(c.Logger))
+	}
 	e.NoRoute(func(g *gin.Context) {
 		fail(g, model.Errorf(model.NotFound, "there is nothing at %s", g.Request.URL.Path))
 	})
@@ -152,6 +155,18 @@ func router(c Config) (*gin.Engine, error) {
 	})
 	c.API.Register(e, c.Streams.Routes())
 	return e, nil
+}
+
+// accessLog writes a line for each request. The path goes without its query, which may
+// hold what is not for logs.
+func accessLog(logger *slog.Logger) gin.HandlerFunc {
+	return func(g *gin.Context) {
+		start := time.Now()
+		g.Next()
+		logger.Debug("request", "method", g.Request.Method, "path", g.Request.URL.Path, "status", g.Writer.Status(),
+			"bytes", max(g.Writer.Size(), 0), "took", time.Since(start), "client", g.ClientIP(),
+			"request_id", g.Writer.Header().Get("X-Request-Id"))
+	}
 }
 
 func fail(g *gin.Context, err error) {
