@@ -211,11 +211,27 @@ func AppendString[T string | []byte](dst []byte, s T) []byte {
 // AppendResult appends what a produce answer says of one stored record:
 // {"partition", "offset", "timestamp"}.
 func AppendResult(dst []byte, partition model.PartitionID, offset model.Offset, timestamp int64) []byte {
+	return new(Results).Append(dst, partition, offset, timestamp)
+}
+
+// Results appends the results of one answer. The records of an answer mostly share a
+// timestamp, whose text it keeps. The zero value is ready; it is not safe for concurrent
+// use.
+type Results struct {
+	timestamp int64
+	tail      []byte // what follows the offset; empty before the first result
+}
+
+// Append appends what AppendResult does.
+func (r *Results) Append(dst []byte, partition model.PartitionID, offset model.Offset, timestamp int64) []byte {
+	if len(r.tail) == 0 || timestamp != r.timestamp {
+		r.timestamp = timestamp
+		r.tail = append(r.tail[:0], `,"timestamp":`...)
+		r.tail = append(strconv.AppendInt(r.tail, timestamp, 10), '}')
+	}
 	dst = append(dst, `{"partition":`...)
 	dst = strconv.AppendInt(dst, int64(partition), 10)
 	dst = append(dst, `,"offset":`...)
 	dst = strconv.AppendInt(dst, int64(offset), 10)
-	dst = append(dst, `,"timestamp":`...)
-	dst = strconv.AppendInt(dst, timestamp, 10)
-	return append(dst, '}')
+	return append(dst, r.tail...)
 }

@@ -195,3 +195,14 @@ func TestAppendAllocatesNothingPerRecord(t *testing.T) {
 	dst := make([]byte, 0, 4096)
 	assert.Zero(t, testing.AllocsPerRun(100, func() { dst = AppendRecord(dst[:0], meta, rec, Encodings{}) }))
 }
+
+func TestResultsOfOneAnswerHaveEachTheirOwnNumbers(t *testing.T) {
+	t.Parallel()
+	var r Results
+	var b []byte
+	for _, ts := range []int64{5, 5, 1700000000000, 0, 0, 5} {
+		b = r.Append(b, 1, 2, ts)
+	}
+	const one = `{"partition":1,"offset":2,"timestamp":`
+	assert.Equal(t, one+"5}"+one+"5}"+one+"1700000000000}"+one+"0}"+one+"0}"+one+"5}", string(b))
+}

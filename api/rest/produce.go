@@ -69,6 +69,7 @@ type produceScratch struct {
 	records []record.Record
 	routing []broker.Routing
 	answer  []byte
+	results recordjson.Results
 }
 
 var produceScratches = sync.Pool{New: func() any { return new(produceScratch) }}
@@ -264,10 +265,10 @@ func (a *API) submit(c *Call, s *produceScratch) error {
 	return failure
 }
 
-var acksNames = map[partition.Acks]string{partition.AcksAll: "all", partition.AcksLeader: "leader", partition.AcksNone: "none"}
+var acksNames = map[partition.Acks][]string{partition.AcksAll: {"all"}, partition.AcksLeader: {"leader"}, partition.AcksNone: {"none"}}
 
 func (a *API) answerProduce(c *Call, s *produceScratch, res *broker.ProduceResult) error {
-	c.Writer.Header()["Tidewire-Acks"] = []string{acksNames[s.req.Acks]}
+	c.Writer.Header()["Tidewire-Acks"] = acksNames[s.req.Acks]
 	if res.Warning != "" {
 		c.Header("Tidewire-Warning", res.Warning)
 	}
@@ -287,7 +288,7 @@ func (a *API) answerProduce(c *Call, s *produceScratch, res *broker.ProduceResul
 			b = append(b, ',')
 		}
 		if r.Err == nil {
-			b = recordjson.AppendResult(b, r.Partition, r.Offset, r.Timestamp)
+			b = s.results.Append(b, r.Partition, r.Offset, r.Timestamp)
 			continue
 		}
 		status = http.StatusMultiStatus
