@@ -96,7 +96,9 @@ func New(c Config) *Broker {
 func (b *Broker) Start() {
 	b.cancel = b.meta.Subscribe(b.onChange)
 	img := b.meta.Image()
+	began := b.now()
 	b.openAll(img)
+	b.logger.Info("the partitions of this node are open", "topics", img.TopicCount(), "took", b.now().Sub(began))
 	if err := b.store.Sweep(b.expectedFolders(img)); err != nil {
 		b.logger.Error("folders that belong to no topic could not be moved away", "error", err)
 	}

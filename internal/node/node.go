@@ -123,7 +123,9 @@ func (n *Node) fatal(err error) {
 // Stop ends the parts in reverse order until ctx ends: it stops accepting, answers what
 // waits, finishes requests, syncs, and closes. All errors are joined.
 func (n *Node) Stop(ctx context.Context) error {
-	n.ready.Store(false)
+	if n.ready.Swap(false) {
+		n.logger.Info("the node is stopping")
+	}
 	var errs []error
 	for i := len(n.stops) - 1; i >= 0; i-- {
 		if err := n.stops[i].fn(ctx); err != nil {
