@@ -13,8 +13,7 @@ TOOLS := $(CURDIR)/.cache/bin
 LINT  := $(TOOLS)/golangci-lint-$(GOLANGCI_LINT_VERSION)
 
 # The work tree's state is not stamped into binaries: a build needs no git.
-# The profile of a busy node guides the compiler (docs/adr/0016-profile-guided-builds.md).
-GOBUILD := go build -buildvcs=false -pgo=cmd/tidewire/server.pgo -ldflags '-X tidewire/internal/buildinfo.Version=$(VERSION)'
+GOBUILD := go build -buildvcs=false -ldflags '-X tidewire/internal/buildinfo.Version=$(VERSION)'
 
 .PHONY: help preflight run build ui generate generate-check fmt-check vet lint archtest unit check e2e test bench bench-go clean
 
