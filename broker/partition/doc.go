@@ -27,8 +27,7 @@
 // A partition takes a topic's keyless records for a turn, which ends with a sync of its
 // log or after 64 KiB: what arrives together lands in one log, so that few logs are
 // synced at a time, and all get their share. (Rejected: a turn for each append. Under
-// acks=leader it kept every log of a topic dirty, and syncing six logs every 2 ms cost as
-// much CPU as answering the requests.)
+// acks=leader it keeps every log of a topic dirty, and each is synced all the time.)
 //
 // # State and locks
 //

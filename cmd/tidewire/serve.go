@@ -86,7 +86,7 @@ const heapFloor = 64 << 20
 // in the environment win.
 //
 // A goroutine in a file system call keeps its scheduler slot until the runtime notices:
-// on two cores two syncs would stall every request, so there are more slots than cores.
+// on two cores a few syncs can stall the requests, so there are more slots than cores.
 // The ballast is never touched and takes no memory; it makes the collector's goal at
 // least twice its size, where a small heap would be collected hundreds of times a second.
 func tuneRuntime() (ballast []byte) {
