@@ -3,6 +3,7 @@ package web
 import (
 	"net/http"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/gin-gonic/gin"
@@ -16,6 +17,18 @@ type Metrics struct {
 	registry *prometheus.Registry
 	requests *prometheus.CounterVec
 	seconds  *prometheus.HistogramVec
+	series   sync.Map // series → *observed: looking labels up costs more than counting
+}
+
+// series names what is counted together.
+type series struct {
+	route, method string
+	status        int
+}
+
+type observed struct {
+	requests prometheus.Counter
+	seconds  prometheus.Observer
 }
 
 // NewMetrics returns metrics in a registry of their own; the owner adds its collectors.
@@ -47,9 +60,20 @@ func (m *Metrics) observe(g *gin.Context) {
 	if route == "" {
 		route = "none"
 	}
-	method := knownMethod(g.Request.Method)
-	m.requests.WithLabelValues(route, method, strconv.Itoa(g.Writer.Status())).Inc()
-	m.seconds.WithLabelValues(route, method).Observe(time.Since(start).Seconds())
+	o := m.of(series{route, knownMethod(g.Request.Method), g.Writer.Status()})
+	o.requests.Inc()
+	o.seconds.Observe(time.Since(start).Seconds())
+}
+
+func (m *Metrics) of(s series) *observed {
+	if o, ok := m.series.Load(s); ok {
+		return o.(*observed)
+	}
+	o, _ := m.series.LoadOrStore(s, &observed{
+		m.requests.WithLabelValues(s.route, s.method, strconv.Itoa(s.status)),
+		m.seconds.WithLabelValues(s.route, s.method),
+	})
+	return o.(*observed)
 }
 
 func knownMethod(m string) string {

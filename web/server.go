@@ -17,6 +17,7 @@ import (
 	"tidewire/api/problem"
 	"tidewire/api/rest"
 	"tidewire/internal/model"
+	"tidewire/web/h1"
 )
 
 // Limits and timeouts of the HTTP port. A body may take as long as its sender needs,
@@ -52,6 +53,7 @@ type Config struct {
 // Server is the HTTP port of a node.
 type Server struct {
 	http    *http.Server
+	plain   *h1.Server // serves plain requests without TLS; the rest comes to http
 	streams Streams
 	logger  *slog.Logger
 	tls     bool
@@ -73,7 +75,7 @@ func New(c Config) (*Server, error) {
 		ReadHeaderTimeout: readHeaderTimeout, IdleTimeout: idleTimeout,
 		ErrorLog: slog.NewLogLogger(c.Logger.Handler(), slog.LevelDebug),
 	}
-	return &Server{http: s, streams: c.Streams, logger: c.Logger, tls: c.TLS != nil}, nil
+	return &Server{http: s, plain: h1.New(s, c.Logger), streams: c.Streams, logger: c.Logger, tls: c.TLS != nil}, nil
 }
 
 // Handler is the whole HTTP surface, for tests that need no port.
@@ -85,7 +87,7 @@ func (s *Server) Serve(l net.Listener) error {
 	if s.tls {
 		err = s.http.ServeTLS(l, "", "")
 	} else {
-		err = s.http.Serve(l)
+		err = s.plain.Serve(l)
 	}
 	if errors.Is(err, http.ErrServerClosed) {
 		return nil
@@ -102,10 +104,10 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	defer cancel()
 	streams := make(chan error, 1)
 	s.http.RegisterOnShutdown(func() { streams <- s.streams.Shutdown(grace) })
-	err := s.http.Shutdown(grace)
+	err := s.plain.Shutdown(grace)
 	if errors.Is(err, context.DeadlineExceeded) {
 		s.logger.Warn("connections of clients that did not end their requests were cut")
-		err = s.http.Close()
+		err = s.plain.Close()
 	}
 	select {
 	case streamErr := <-streams:

@@ -48,6 +48,8 @@ type Config struct {
 	Metrics http.Handler
 	// MetricsPublic serves /metrics without authentication.
 	MetricsPublic bool
+	// Proxied says that there are proxies which are trusted to tell the client's address.
+	Proxied bool
 }
 
 // API is the REST door.
@@ -63,6 +65,7 @@ type API struct {
 	version        string
 	prefix         string
 	metricsPublic  bool
+	proxied        bool
 	metricsHandler http.Handler
 }
 
@@ -71,7 +74,7 @@ func New(c Config) *API {
 	return &API{
 		broker: c.Broker, service: c.Auth.Service, tokens: c.Auth.Tokens, authz: c.Auth.Authorizer,
 		cluster: c.Cluster, process: c.Process, logger: c.Logger, now: c.Now, version: c.Version,
-		prefix: c.Prefix, metricsPublic: c.MetricsPublic, metricsHandler: c.Metrics,
+		prefix: c.Prefix, metricsPublic: c.MetricsPublic, metricsHandler: c.Metrics, proxied: c.Proxied,
 	}
 }
 

@@ -35,7 +35,17 @@ type Handler func(c *Call) error
 
 // Caller is on whose behalf the call is made.
 func (c *Call) Caller() broker.Caller {
-	return broker.Caller{Principal: c.Principal, Host: c.ClientIP(), Verify: c.reverify}
+	return broker.Caller{Principal: c.Principal, Host: c.host(), Verify: c.reverify}
+}
+
+// host is the client's address. gin's way to it is longer, and of use only where proxies
+// are trusted to tell it.
+func (c *Call) host() string {
+	addr := c.Request.RemoteAddr
+	if i := strings.LastIndexByte(addr, ':'); !c.api.proxied && i > 0 && addr[0] != '[' {
+		return addr[:i]
+	}
+	return c.ClientIP()
 }
 
 // PathValue returns a decoded path parameter. The router matched the escaped path, so
@@ -158,7 +168,11 @@ func quoted(e metadata.ETag) string { return `"` + string(e) + `"` }
 
 func (c *Call) bytes(status int, mediaType string, b []byte) {
 	h := c.Writer.Header()
-	h["Content-Type"] = []string{mediaType}
+	if mediaType == jsonOnly[0] {
+		h["Content-Type"] = jsonOnly
+	} else {
+		h["Content-Type"] = []string{mediaType}
+	}
 	h["Content-Length"] = []string{strconv.Itoa(len(b))}
 	h["Cache-Control"] = noStore
 	c.Writer.WriteHeader(status)

@@ -300,7 +300,7 @@ func (n *Node) startServer(context.Context) error {
 	api := rest.New(rest.Config{
 		Broker: n.broker, Auth: n.auth, Cluster: n.cluster, Process: n, Logger: n.logger, Now: n.now,
 		Version: buildinfo.Version, Prefix: n.cfg.HTTP.PathPrefix, Metrics: metrics.Handler(),
-		MetricsPublic: n.cfg.HTTP.MetricsPublic || n.cfg.Dev,
+		MetricsPublic: n.cfg.HTTP.MetricsPublic || n.cfg.Dev, Proxied: len(n.cfg.HTTP.TrustedProxies) > 0,
 	})
 	n.server, err = web.New(web.Config{
 		API: api, Streams: web.NewStreams(n.streams), Metrics: metrics, Logger: n.logger, Prefix: n.cfg.HTTP.PathPrefix,

@@ -1,0 +1,315 @@
+package h1
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// watchAfter is how long a handler may wait for Done before the client is watched: most
+// requests end sooner, and a watch costs a goroutine and two system calls.
+const watchAfter = 50 * time.Millisecond
+
+// exchange is one request with its answer. It is made anew for each, so that what a
+// handler keeps by mistake never meets another request.
+type exchange struct {
+	answer
+	c   *conn
+	req *http.Request
+
+	asked atomic.Bool // somebody waits for the context's end
+
+	readMu sync.Mutex // held while the body is read; before mu
+
+	mu       sync.Mutex
+	left     int64              // guarded by mu, changed under readMu too: bytes of the body not read yet
+	bodyErr  error              // guarded by mu: how reading the body failed
+	over     bool               // guarded by mu: the handler has returned
+	gone     bool               // guarded by mu: the context has ended
+	ctx      context.Context    // guarded by mu: made when somebody asks for it, for most do not
+	stop     context.CancelFunc // guarded by mu: ends ctx
+	timer    *time.Timer        // guarded by mu: starts the watch
+	watching chan struct{}      // guarded by mu: closed when the watch has ended; nil without one
+}
+
+// parse makes the exchange of a head; not ok: the request is not plain.
+func (c *conn) parse(raw []byte) (*exchange, bool) {
+	h, ok := c.last.parse(raw)
+	if !ok {
+		return nil, false
+	}
+	x := &exchange{c: c, left: h.length}
+	x.answer.init(x, h.method == http.MethodHead)
+	var body io.ReadCloser = http.NoBody
+	if h.length > 0 {
+		body = (*requestBody)(x)
+	}
+	u := h.url
+	tmpl := http.Request{
+		Method: h.method, URL: &u, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: h.header(),
+		Body: body, ContentLength: h.length, Host: h.host, RemoteAddr: c.remote, RequestURI: h.target,
+	}
+	x.req = tmpl.WithContext((*requestContext)(x))
+	return x, true
+}
+
+// run calls the handler and sends the answer. It reports whether the connection may take
+// another request.
+func (x *exchange) run() bool {
+	ok := x.handle()
+	x.closeBody()
+	x.stopWatch()
+	x.cancel()
+	if ok {
+		x.answer.finish()
+	}
+	x.answer.free()
+	x.c.restore()
+	if !ok || x.answer.err != nil {
+		return false
+	}
+	if x.answer.last {
+		x.c.linger()
+		return false
+	}
+	return true
+}
+
+// handle calls the handler; a panic cuts the connection.
+func (x *exchange) handle() (ok bool) {
+	defer func() {
+		p := recover()
+		if p == nil {
+			return
+		}
+		ok = false
+		if err, isErr := p.(error); !isErr || !errors.Is(err, http.ErrAbortHandler) {
+			x.c.s.logger.Error("a handler panicked", "method", x.req.Method, "path", x.req.URL.Path, "panic", p, "stack", string(debug.Stack()))
+		}
+	}()
+	x.c.s.http.Handler.ServeHTTP(x, x.req)
+	return true
+}
+
+// requestBody is an exchange as its request's body.
+type requestBody exchange
+
+func (b *requestBody) Read(p []byte) (int, error) { return (*exchange)(b).read(p) }
+
+// Close ends the reading; what is left is dealt with after the handler.
+func (b *requestBody) Close() error { return nil }
+
+func (x *exchange) read(p []byte) (int, error) {
+	x.readMu.Lock()
+	defer x.readMu.Unlock()
+	x.mu.Lock()
+	over := x.over
+	x.mu.Unlock()
+	if over {
+		return 0, http.ErrBodyReadAfterClose
+	}
+	return x.readMuLocked(p)
+}
+
+// rest is an exchange as the part of the body that its handler left.
+type rest exchange
+
+func (r *rest) Read(p []byte) (int, error) {
+	x := (*exchange)(r)
+	x.readMu.Lock()
+	defer x.readMu.Unlock()
+	return x.readMuLocked(p)
+}
+
+func (x *exchange) readMuLocked(p []byte) (int, error) {
+	left, err := x.unread()
+	if err != nil {
+		return 0, err
+	}
+	if left == 0 {
+		return 0, io.EOF
+	}
+	if len(p) == 0 {
+		return 0, nil
+	}
+	n, err := x.c.readBody(p[:min(int64(len(p)), left)])
+	return n, x.took(n, err)
+}
+
+// took notes how a read of the body ended. After a failure the client is gone, or as good
+// as.
+func (x *exchange) took(n int, err error) error {
+	x.mu.Lock()
+	x.left -= int64(n)
+	if x.left == 0 {
+		err = nil
+		if x.asked.Load() {
+			x.armLocked()
+		}
+	}
+	if errors.Is(err, io.EOF) {
+		err = io.ErrUnexpectedEOF
+	}
+	if err != nil {
+		x.bodyErr = err
+	}
+	x.mu.Unlock()
+	if err != nil {
+		x.cancel()
+	}
+	return err
+}
+
+// unread is how much of the body is left; the error says why it cannot be read.
+func (x *exchange) unread() (left int64, err error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.left, x.bodyErr
+}
+
+// closeBody ends reading by the handler, and waits for a read that it left running.
+func (x *exchange) closeBody() {
+	x.readMu.Lock()
+	defer x.readMu.Unlock()
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.over = true
+}
+
+// requestContext is an exchange as its request's context.
+type requestContext exchange
+
+// Deadline of the context: none.
+func (r *requestContext) Deadline() (time.Time, bool) { return time.Time{}, false }
+
+// Done is closed when the handler has returned or the client is gone.
+func (r *requestContext) Done() <-chan struct{} {
+	x := (*exchange)(r)
+	ctx := x.context()
+	if !x.asked.Swap(true) {
+		x.mu.Lock()
+		x.armLocked()
+		x.mu.Unlock()
+	}
+	return ctx.Done()
+}
+
+// Err is nil until then.
+func (r *requestContext) Err() error {
+	x := (*exchange)(r)
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.gone {
+		return context.Canceled
+	}
+	return nil
+}
+
+// Value knows what net/http's requests know.
+func (r *requestContext) Value(key any) any {
+	switch key {
+	case http.ServerContextKey:
+		return r.c.s.http
+	case http.LocalAddrContextKey:
+		return r.c.local
+	}
+	return (*exchange)(r).context().Value(key)
+}
+
+// context is the cancellable context behind the request's.
+func (x *exchange) context() context.Context {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.ctx == nil {
+		x.ctx, x.stop = context.WithCancel(context.Background())
+		if x.gone {
+			x.stop()
+		}
+	}
+	return x.ctx
+}
+
+// cancel ends the request's context.
+func (x *exchange) cancel() {
+	x.mu.Lock()
+	x.gone = true
+	stop := x.stop
+	x.mu.Unlock()
+	if stop != nil {
+		stop() // outside the lock: it calls what waits for the end
+	}
+}
+
+// armLocked has the client watched if the request lasts. While the body is being read
+// nobody needs to: reading notices.
+func (x *exchange) armLocked() {
+	if x.left > 0 || x.over || x.timer != nil {
+		return
+	}
+	x.timer = time.AfterFunc(watchAfter, x.watch)
+}
+
+// watch waits until the client sends more, which ends the watch, or goes away, which ends
+// the context.
+func (x *exchange) watch() {
+	x.mu.Lock()
+	if x.over || x.c.r < x.c.w || x.c.unlimited() != nil {
+		x.mu.Unlock()
+		return
+	}
+	done := make(chan struct{})
+	x.watching = done
+	x.mu.Unlock()
+	defer close(done)
+	gone := false
+	err := x.c.raw.Read(func(fd uintptr) bool {
+		n, err := peek(fd)
+		if errors.Is(err, unix.EAGAIN) {
+			return false
+		}
+		gone = err != nil || n == 0
+		return true
+	})
+	if err == nil && gone {
+		x.cancel()
+	}
+}
+
+// stopWatch ends the watch once the body is closed; the connection can be read again then.
+func (x *exchange) stopWatch() {
+	x.mu.Lock()
+	timer, watching := x.timer, x.watching
+	x.mu.Unlock()
+	if timer == nil || watching == nil && timer.Stop() {
+		return
+	}
+	x.mu.Lock()
+	watching = x.watching
+	x.mu.Unlock()
+	if watching == nil {
+		return // it saw that the handler had returned
+	}
+	past := time.Unix(1, 0)
+	_ = x.c.net.SetReadDeadline(past) // a closed connection wakes the watch too
+	<-watching
+	_ = x.c.net.SetReadDeadline(time.Time{}) // the next read fails if this does
+	x.c.deadline = time.Time{}
+}
+
+// peek looks whether a byte can be read, without taking it.
+func peek(fd uintptr) (int, error) {
+	var b [1]byte
+	for {
+		n, _, err := unix.Recvfrom(int(fd), b[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
+		if !errors.Is(err, unix.EINTR) {
+			return n, err
+		}
+	}
+}

@@ -1,0 +1,67 @@
+package h1
+
+import (
+	"io"
+	"net"
+	"sync"
+)
+
+// passed is the listener by which net/http's server gets connections.
+type passed struct {
+	conns chan net.Conn
+	done  chan struct{}
+	once  sync.Once
+	addr  net.Addr
+}
+
+func newPassed() *passed {
+	return &passed{conns: make(chan net.Conn), done: make(chan struct{})}
+}
+
+// push gives a connection to net/http, or closes it after the end of serving.
+func (p *passed) push(c net.Conn) {
+	select {
+	case p.conns <- c:
+	case <-p.done:
+		_ = c.Close() // nobody is there to answer
+	}
+}
+
+func (p *passed) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.conns:
+		return c, nil
+	case <-p.done:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p *passed) Close() error {
+	p.once.Do(func() { close(p.done) })
+	return nil
+}
+
+func (p *passed) Addr() net.Addr { return p.addr }
+
+// replayed is a connection whose first bytes have been read already. It does not embed the
+// *net.TCPConn, whose WriteTo would pass them by.
+type replayed struct {
+	net.Conn
+	tcp   *net.TCPConn
+	first []byte
+}
+
+func (r *replayed) Read(p []byte) (int, error) {
+	if len(r.first) > 0 && len(p) > 0 {
+		n := copy(p, r.first)
+		r.first = r.first[n:]
+		return n, nil
+	}
+	return r.tcp.Read(p)
+}
+
+// ReadFrom lets net/http send files without copying them through the process.
+func (r *replayed) ReadFrom(src io.Reader) (int64, error) { return r.tcp.ReadFrom(src) }
+
+// CloseWrite lets net/http end an answer before it closes.
+func (r *replayed) CloseWrite() error { return r.tcp.CloseWrite() }

@@ -1,0 +1,163 @@
+package h1
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"tidewire/internal/lifecycle"
+)
+
+// acceptBackoff bounds the pause after a failed accept, as when descriptors are used up.
+const acceptBackoff = time.Second
+
+// Server serves plain requests itself and all others by an http.Server.
+type Server struct {
+	http    *http.Server
+	logger  *slog.Logger
+	group   *lifecycle.Group
+	passed  *passed
+	closing atomic.Bool
+
+	mu        sync.Mutex
+	listener  net.Listener       // guarded by mu
+	conns     map[*conn]struct{} // guarded by mu
+	none      chan struct{}      // guarded by mu: closed when closing and conns is empty
+	noneFired bool               // guarded by mu
+}
+
+// New returns a server over s, whose handler, idle timeout and limits it takes.
+func New(s *http.Server, logger *slog.Logger) *Server {
+	return &Server{
+		http: s, logger: logger, group: lifecycle.New(context.Background()), passed: newPassed(),
+		conns: map[*conn]struct{}{}, none: make(chan struct{}),
+	}
+}
+
+// Serve accepts connections until Shutdown or Close; it returns http.ErrServerClosed then.
+func (s *Server) Serve(l net.Listener) error {
+	s.mu.Lock()
+	s.listener = l
+	s.mu.Unlock()
+	s.passed.addr = l.Addr()
+	failed := make(chan error, 1)
+	s.group.Go("http/handed-over", func(context.Context) { failed <- s.http.Serve(s.passed) })
+	err := s.accept(l)
+	if !s.closing.Load() {
+		return errors.Join(err, s.Close())
+	}
+	return <-failed
+}
+
+func (s *Server) accept(l net.Listener) error {
+	var pause time.Duration
+	for {
+		c, err := l.Accept()
+		switch {
+		case err == nil:
+			pause = 0
+			s.take(c)
+		case s.closing.Load():
+			return nil
+		case !isTemporary(err):
+			return err
+		default:
+			pause = min(max(2*pause, 5*time.Millisecond), acceptBackoff)
+			s.logger.Warn("a connection could not be accepted", "error", err, "pause", pause)
+			time.Sleep(pause)
+		}
+	}
+}
+
+// isTemporary tells errors that pass, such as too many open files.
+func isTemporary(err error) bool {
+	var ne net.Error
+	return errors.As(err, &ne) && ne.Temporary() //nolint:staticcheck // as net/http: nothing else tells EMFILE from the end of a listener
+}
+
+// take starts a connection's goroutine.
+func (s *Server) take(nc net.Conn) {
+	tcp, ok := nc.(*net.TCPConn)
+	if !ok {
+		s.passed.push(nc)
+		return
+	}
+	c, err := newConn(s, tcp)
+	if err != nil {
+		_ = nc.Close() // it is gone already
+		return
+	}
+	s.mu.Lock()
+	s.conns[c] = struct{}{}
+	s.mu.Unlock()
+	if s.closing.Load() || !s.group.Go("http/connection", func(context.Context) { c.serve() }) {
+		c.end()
+	}
+}
+
+func (s *Server) forget(c *conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.conns, c)
+	s.settleLocked()
+}
+
+func (s *Server) settleLocked() {
+	if s.closing.Load() && len(s.conns) == 0 && !s.noneFired {
+		s.noneFired = true
+		close(s.none)
+	}
+}
+
+// RegisterOnShutdown adds what Shutdown starts in a goroutine of its own.
+func (s *Server) RegisterOnShutdown(f func()) { s.http.RegisterOnShutdown(f) }
+
+// Shutdown stops accepting, closes idle connections and waits for requests under way
+// until ctx ends, whose error it returns then.
+func (s *Server) Shutdown(ctx context.Context) error {
+	err := s.stopAccepting()
+	s.each(func(c *conn) { c.closeIf(idle) })
+	err = errors.Join(err, s.http.Shutdown(ctx))
+	select {
+	case <-s.none:
+	case <-ctx.Done():
+		return errors.Join(err, ctx.Err())
+	}
+	return errors.Join(err, s.stopGroup())
+}
+
+// Close ends every connection at once.
+func (s *Server) Close() error {
+	err := s.stopAccepting()
+	s.each(func(c *conn) { _ = c.net.Close() })
+	return errors.Join(err, s.http.Close())
+}
+
+// stopGroup waits for goroutines that are past their last connection.
+func (s *Server) stopGroup() error { return s.group.Stop(5 * time.Second) }
+
+func (s *Server) stopAccepting() error {
+	if s.closing.Swap(true) {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.settleLocked()
+	if s.listener == nil {
+		return nil
+	}
+	return s.listener.Close()
+}
+
+func (s *Server) each(f func(*conn)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := range s.conns {
+		f(c)
+	}
+}
