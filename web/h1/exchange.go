@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/url"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -23,6 +24,7 @@ type exchange struct {
 	answer
 	c   *conn
 	req *http.Request
+	url url.URL // of the request
 
 	asked atomic.Bool // somebody waits for the context's end
 
@@ -51,9 +53,9 @@ func (c *conn) parse(raw []byte) (*exchange, bool) {
 	if h.length > 0 {
 		body = (*requestBody)(x)
 	}
-	u := h.url
+	x.url = h.url
 	tmpl := http.Request{
-		Method: h.method, URL: &u, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: h.header(),
+		Method: h.method, URL: &x.url, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: h.header(),
 		Body: body, ContentLength: h.length, Host: h.host, RemoteAddr: c.remote, RequestURI: h.target,
 	}
 	x.req = tmpl.WithContext((*requestContext)(x))
