@@ -50,6 +50,10 @@ func (c *conn) parse(raw []byte) (*exchange, bool) {
 	if !ok {
 		return nil, false
 	}
+	return c.exchange(h), true
+}
+
+func (c *conn) exchange(h head) *exchange {
 	c.later, c.blank = true, 0
 	if h.method == http.MethodPost {
 		c.blank = maxBlank
@@ -66,7 +70,7 @@ func (c *conn) parse(raw []byte) (*exchange, bool) {
 		Body: body, ContentLength: h.length, Host: h.host, RemoteAddr: c.remote, RequestURI: h.target,
 	}
 	x.req = tmpl.WithContext((*requestContext)(x))
-	return x, true
+	return x
 }
 
 // run calls the handler and sends the answer. It reports whether the connection may take
