@@ -37,16 +37,14 @@ type Server struct {
 }
 
 // New returns a server over s, whose handler, timeouts and limits it takes; they must not be
-// changed any more. With settings that only net/http can obey (ReadTimeout, WriteTimeout,
-// the hooks for contexts and states of connections, protocols without HTTP/1) it serves all
-// connections by s.
+// changed any more. With settings that only net/http can obey (no handler, ReadTimeout,
+// WriteTimeout, the hooks for contexts and states of connections, protocols without HTTP/1)
+// it serves all connections by s.
 func New(s *http.Server, logger *slog.Logger) *Server {
 	srv := newServer(s, logger)
-	if srv.handler = s.Handler; s.Handler == nil {
-		srv.handler = http.DefaultServeMux
-	}
+	srv.handler = s.Handler
 	srv.firstTimeout, srv.idleTimeout, srv.maxHead = s.ReadHeaderTimeout, s.IdleTimeout, s.MaxHeaderBytes
-	srv.plain = s.ReadTimeout == 0 && s.WriteTimeout == 0 && s.BaseContext == nil && s.ConnContext == nil &&
+	srv.plain = s.Handler != nil && s.ReadTimeout == 0 && s.WriteTimeout == 0 && s.BaseContext == nil && s.ConnContext == nil &&
 		s.ConnState == nil && (s.Protocols == nil || s.Protocols.HTTP1())
 	return srv
 }
