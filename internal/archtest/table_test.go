@@ -34,6 +34,7 @@ var table = []row{
 	{pkg: "api/recordjson", may: []string{"storage/record", "internal/model"}, why: "a codec: JSON on one side, records on the other"},
 	{pkg: "api/rest", may: []string{"api/problem", "api/recordjson", "auth", "broker", "broker/partition", "cluster", "cluster/metadata", "storage/record", "openapi", "internal/model", "internal/buildinfo"}, why: "handlers decode, call and encode; streams are in web, logs behind the broker"},
 	{pkg: "web", below: true, may: []string{"web/...", "api/problem", "api/recordjson", "api/rest", "auth", "broker", "broker/partition", "cluster", "cluster/metadata", "storage/record", "openapi", "ui", "internal/model", "internal/lifecycle", "internal/buildinfo"}, why: "the server decodes, calls and encodes; logs are behind the broker"},
+	{pkg: "web/h1", may: []string{"internal/lifecycle"}, why: "a connection loop serves any handler and knows none"},
 
 	{pkg: "openapi", why: "it embeds the document"},
 	{pkg: "openapi/gen", may: []string{"internal/model"}, why: "it reads annotations as text, and the error table"},

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -19,7 +20,7 @@ const maxDrain = 256 << 10
 // sniffLength is how much of a body tells its media type (WHATWG MIME Sniffing).
 const sniffLength = 512
 
-// answer is the http.ResponseWriter of an exchange.
+// answer is what an exchange sends; writer.go gives it to handlers.
 type answer struct {
 	x    *exchange
 	head bool // the request's method is HEAD
@@ -30,6 +31,7 @@ type answer struct {
 	written  int64 // bytes of body that the handler wrote
 	haveType bool
 	haveDate bool
+	done     bool // the handler has returned: what it still writes is refused
 	framed   bool // the head is complete in out, or sent
 	chunked  bool
 	last     bool // the connection ends after this answer
@@ -41,6 +43,8 @@ type answer struct {
 	hold *buffer // body whose length is not known yet
 	held int
 	long []byte // a head that did not fit into out
+
+	connection []string // the handler's Connection, which goes out unless the connection ends
 }
 
 func (a *answer) init(x *exchange, head bool) {
@@ -50,6 +54,7 @@ func (a *answer) init(x *exchange, head bool) {
 
 // free gives the buffers back.
 func (a *answer) free() {
+	a.done = true
 	for _, b := range []**buffer{&a.out, &a.hold} {
 		if *b != nil {
 			buffers.Put(*b)
@@ -58,31 +63,28 @@ func (a *answer) free() {
 	}
 }
 
-// Header is what WriteHeader sends.
-func (a *answer) Header() http.Header { return a.header }
-
 // bodyAllowed tells whether answers of this status have a body (RFC 9110 §6.4.1).
 func (a *answer) bodyAllowed() bool {
 	return a.status >= 200 && a.status != http.StatusNoContent && a.status != http.StatusNotModified
 }
 
-// WriteHeader takes status and header as they are now.
-func (a *answer) WriteHeader(status int) {
-	if status < 100 || status > 999 {
-		panic(fmt.Sprintf("invalid status %d", status))
-	}
+// writeHeader takes status and header as they are now.
+func (a *answer) writeHeader(status int) {
 	if a.status != 0 {
 		a.x.c.s.logger.Warn("a handler wrote a second status", "path", a.x.req.URL.Path, "first", a.status, "second", status)
 		return
 	}
+	if status < 100 || status > 999 {
+		panic(fmt.Sprintf("invalid status %d", status))
+	}
 	a.ensureOut()
-	if status < 200 {
+	if status < 200 && status != http.StatusSwitchingProtocols {
 		a.informational(status)
 		return
 	}
 	a.status = status
-	if v, ok := a.header["Content-Length"]; ok && len(v) > 0 {
-		if n, err := strconv.ParseInt(strings.TrimSpace(v[0]), 10, 64); err == nil && n >= 0 {
+	if v := a.header["Content-Length"]; len(v) > 0 && v[0] != "" {
+		if n, err := strconv.ParseInt(v[0], 10, 64); err == nil && n >= 0 {
 			a.declared = n
 		} else {
 			a.x.c.s.logger.Warn("a handler declared an invalid length", "path", a.x.req.URL.Path, "length", v[0])
@@ -95,9 +97,12 @@ func (a *answer) WriteHeader(status int) {
 func (a *answer) informational(status int) {
 	a.status = status
 	a.render()
+	for _, v := range a.connection {
+		a.appendHead("Connection: ", oneLine(v), "\r\n")
+	}
 	a.appendHead("\r\n")
-	a.status = 0
-	a.haveType, a.haveDate = false, false
+	a.status, a.connection = 0, nil
+	a.haveType, a.haveDate, a.last = false, false, false
 	a.flush()
 }
 
@@ -131,12 +136,14 @@ func (a *answer) render() {
 		case "Content-Length", "Transfer-Encoding", "Trailer":
 			continue
 		case "Connection":
-			if len(values) > 0 && strings.EqualFold(values[0], "close") {
-				a.last = true
-			}
+			a.connection = slices.Clone(values)
+			a.last = len(values) > 0 && strings.EqualFold(values[0], "close")
 			continue
 		case "Content-Type":
 			a.haveType = true
+			if a.status == http.StatusNotModified {
+				continue
+			}
 		case "Content-Encoding":
 			a.haveType = a.haveType || len(values) > 0 && values[0] != ""
 		case "Date":
@@ -190,7 +197,10 @@ func oneLine(v string) string {
 // begins.
 func (a *answer) frame(whole bool, body []byte) {
 	a.framed = true
-	a.drain()
+	a.last = a.last || a.x.c.s.closing.Load()
+	if !a.last && !a.duplex {
+		a.drain()
+	}
 	if !a.haveType && a.bodyAllowed() && len(body) > 0 {
 		a.appendHead("Content-Type: ", http.DetectContentType(body[:min(len(body), sniffLength)]), "\r\n")
 	}
@@ -199,9 +209,6 @@ func (a *answer) frame(whole bool, body []byte) {
 	}
 	switch {
 	case !a.bodyAllowed():
-		if a.declared >= 0 && a.status == http.StatusNotModified {
-			a.appendHead("Content-Length: ", strconv.FormatInt(a.declared, 10), "\r\n")
-		}
 	case a.declared >= 0:
 		a.appendHead("Content-Length: ", strconv.FormatInt(a.declared, 10), "\r\n")
 	case whole && (!a.head || a.written > 0):
@@ -210,21 +217,25 @@ func (a *answer) frame(whole bool, body []byte) {
 		a.chunked = true
 		a.appendHead("Transfer-Encoding: chunked\r\n")
 	}
-	if a.last || a.x.c.s.closing.Load() {
-		a.last = true
-		a.appendHead("Connection: close\r\n")
+	if a.last {
+		a.connection = closes
+	}
+	for _, v := range a.connection {
+		a.appendHead("Connection: ", oneLine(v), "\r\n")
 	}
 	a.appendHead("\r\n")
 }
+
+var closes = []string{"close"}
 
 // drain reads what the handler left of the request's body, up to a limit: some clients
 // read no answer before they have sent all.
 func (a *answer) drain() {
 	left, err := a.x.unread()
-	if left == 0 || a.duplex {
+	if left == 0 {
 		return
 	}
-	if err != nil || left > maxDrain {
+	if err != nil || left >= maxDrain {
 		a.last = true
 		return
 	}
@@ -233,10 +244,10 @@ func (a *answer) drain() {
 	}
 }
 
-// Write sends or keeps bytes of the body.
-func (a *answer) Write(p []byte) (int, error) {
+// write sends or keeps bytes of the body.
+func (a *answer) write(p []byte) (int, error) {
 	if a.status == 0 {
-		a.WriteHeader(http.StatusOK)
+		a.writeHeader(http.StatusOK)
 	}
 	if len(p) == 0 {
 		return 0, nil
@@ -245,44 +256,62 @@ func (a *answer) Write(p []byte) (int, error) {
 		return 0, http.ErrBodyNotAllowed
 	}
 	a.written += int64(len(p))
-	switch {
-	case a.declared >= 0 && a.written > a.declared:
+	if a.declared >= 0 && a.written > a.declared {
 		return 0, http.ErrContentLength
-	case a.head:
-	case a.declared >= 0:
-		if !a.framed {
-			a.frame(false, p)
-		}
-		a.push(p)
-	case !a.framed && a.held+len(p) <= bufferSize:
-		if a.hold == nil {
-			a.hold = buffers.Get().(*buffer)
-		}
-		a.held += copy(a.hold[a.held:], p)
-	default:
-		a.unhold(p)
-		a.chunk(p)
 	}
+	a.body(p)
 	if a.err != nil {
 		return 0, a.err
 	}
 	return len(p), nil
 }
 
-// unhold begins a chunked answer with what was held.
+// body takes bytes of the body. They are held while its length or its type is not known,
+// and while they fit.
+func (a *answer) body(p []byte) {
+	if a.head {
+		if !a.framed {
+			a.keep(p[:min(len(p), max(0, sniffLength-a.held))])
+		}
+		return
+	}
+	if !a.framed && (a.declared < 0 || !a.haveType) {
+		if p = p[a.keep(p):]; len(p) == 0 {
+			return
+		}
+	}
+	a.unhold(p)
+	a.chunk(p)
+}
+
+// keep holds what fits of p, if anything is held or all of it fits: a long write needs no
+// copy.
+func (a *answer) keep(p []byte) int {
+	if a.held == 0 && len(p) > bufferSize || len(p) == 0 {
+		return 0
+	}
+	if a.hold == nil {
+		a.hold = buffers.Get().(*buffer)
+	}
+	n := copy(a.hold[a.held:], p)
+	a.held += n
+	return n
+}
+
+// unhold completes the head of an answer that goes on, with what was held, before next.
 func (a *answer) unhold(next []byte) {
 	if a.framed {
 		return
 	}
-	begin := next
-	if a.held > 0 {
-		begin = a.hold[:a.held]
+	if a.held == 0 {
+		a.frame(false, next)
+		return
 	}
-	a.frame(false, begin)
-	if a.held > 0 {
+	a.frame(false, a.hold[:a.held])
+	if !a.head {
 		a.chunk(a.hold[:a.held])
-		a.held = 0
 	}
+	a.held = 0
 }
 
 func (a *answer) chunk(p []byte) {
@@ -313,8 +342,8 @@ func (a *answer) push(p []byte) {
 		first = a.long
 	}
 	bufs := net.Buffers{first, p}
-	_, a.err = bufs.WriteTo(a.x.c.net)
-	a.n, a.long = 0, nil
+	_, err := bufs.WriteTo(a.x.c.net)
+	a.sent(err)
 }
 
 func (a *answer) flush() {
@@ -325,66 +354,54 @@ func (a *answer) flush() {
 	if a.long != nil {
 		b = a.long
 	}
-	_, a.err = a.x.c.net.Write(b)
-	a.n, a.long = 0, nil
+	_, err := a.x.c.net.Write(b)
+	a.sent(err)
 }
 
-// FlushError sends what was written so far.
-func (a *answer) FlushError() error {
+// sent notes how sending went. After a failure the client is gone.
+func (a *answer) sent(err error) {
+	a.n, a.long = 0, nil
+	if err != nil {
+		a.err = err
+		a.x.cancel()
+	}
+}
+
+// flushAll sends what was written so far.
+func (a *answer) flushAll() error {
 	if a.status == 0 {
-		a.WriteHeader(http.StatusOK)
+		a.writeHeader(http.StatusOK)
 	}
 	a.unhold(nil)
 	a.flush()
 	return a.err
 }
 
-// Flush is FlushError without the error (http.Flusher).
-func (a *answer) Flush() { _ = a.FlushError() }
-
 // finish completes the answer and sends it.
 func (a *answer) finish() {
+	a.done = true
 	if a.status == 0 {
-		a.WriteHeader(http.StatusOK)
+		a.writeHeader(http.StatusOK)
 	}
-	if !a.framed {
-		begin := []byte(nil)
-		if a.held > 0 {
-			begin = a.hold[:a.held]
+	if a.framed {
+		if a.chunked {
+			a.push(lastChunk)
 		}
-		a.frame(true, begin)
-		if a.held > 0 {
-			a.push(begin)
+	} else if a.held == 0 {
+		a.frame(true, nil)
+	} else {
+		a.frame(true, a.hold[:a.held])
+		if !a.head {
+			a.push(a.hold[:a.held])
 		}
-	} else if a.chunked {
-		a.push([]byte("0\r\n\r\n"))
 	}
-	if a.declared > a.written && a.bodyAllowed() && !a.head {
-		a.last = true // the client waits for bytes that nobody wrote
-	}
-	if left, err := a.x.unread(); left > 0 || err != nil {
-		a.last = true
+	if a.declared >= 0 && a.declared != a.written && a.bodyAllowed() && !a.head {
+		a.last = true // the client waits for bytes that nobody wrote, or that were refused
 	}
 	a.flush()
 }
 
-// EnableFullDuplex lets a handler go on reading after it began to answer.
-func (a *answer) EnableFullDuplex() error {
-	a.duplex = true
-	return nil
-}
-
-// SetReadDeadline bounds reading of the body.
-func (a *answer) SetReadDeadline(t time.Time) error {
-	a.x.c.readLimited = true
-	return a.x.c.net.SetReadDeadline(t)
-}
-
-// SetWriteDeadline bounds writing of the answer.
-func (a *answer) SetWriteDeadline(t time.Time) error {
-	a.x.c.writeLimited = true
-	return a.x.c.net.SetWriteDeadline(t)
-}
+var lastChunk = []byte("0\r\n\r\n")
 
 // now1123 is the Date of this second.
 var now1123 atomic.Pointer[dated]

@@ -18,8 +18,12 @@ const (
 	bufferSize = 16 << 10
 	// smallRead is the length of reads of a body below which they go through the buffer.
 	smallRead = 4 << 10
-	// deadlineStep is how stale a deadline may be: setting one for each request costs.
+	// deadlineStep is how much later than asked a deadline may be, at most, so that it need
+	// not be moved for each request.
 	deadlineStep = 5 * time.Second
+	// maxBlank is how many CR and LF are passed over after a POST, which some old clients
+	// send behind the body (RFC 9112 §2.2; as net/http).
+	maxBlank = 4
 	// lingerTime is how long what a client still sends is read after the last answer, so
 	// that a reset does not destroy the answer on its way.
 	lingerTime = 500 * time.Millisecond
@@ -54,9 +58,11 @@ type conn struct {
 	firstErr error
 	deadline time.Time // as set for reading; zero: none
 
-	last lastHead
+	last  lastHead
+	blank int  // how many CR and LF may precede the next head
+	later bool // a request has been read already
 
-	readLimited, writeLimited bool // the handler has set deadlines of its own
+	readLimited, writeLimited atomic.Bool // the handler has set deadlines of its own
 }
 
 func newConn(s *Server, tcp *net.TCPConn) (*conn, error) {
@@ -77,7 +83,7 @@ func (c *conn) serve() {
 			return
 		}
 		x, plain := c.parse(head)
-		if !plain {
+		if !plain || c.s.maxHead > 0 && len(head) > c.s.maxHead {
 			c.handOver()
 			return
 		}
@@ -123,9 +129,9 @@ var headEnd = []byte("\r\n\r\n")
 // next waits for a request and returns its head, which stays in the buffer, with the empty
 // line. Not ok: the connection has ended or was handed over.
 func (c *conn) next() ([]byte, bool) {
-	if c.r == c.w {
+	for c.skipBlank(); c.r == c.w; c.skipBlank() {
 		c.release()
-		if c.extend(c.s.http.IdleTimeout) != nil || c.raw.Read(c.first) != nil || c.firstErr != nil || c.w == 0 {
+		if c.extend(c.patience()) != nil || c.raw.Read(c.first) != nil || c.firstErr != nil || c.w == 0 {
 			return nil, false
 		}
 	}
@@ -135,6 +141,23 @@ func (c *conn) next() ([]byte, bool) {
 		return nil, false
 	}
 	return c.buf[c.r : c.r+i+len(headEnd)], true
+}
+
+// skipBlank passes over line ends that may precede a head.
+func (c *conn) skipBlank() {
+	for c.blank > 0 && c.r < c.w && (c.buf[c.r] == '\r' || c.buf[c.r] == '\n') {
+		c.r++
+		c.blank--
+	}
+}
+
+// patience is how long a request is waited for: the first one not longer than its head may
+// take.
+func (c *conn) patience() time.Duration {
+	if c.later {
+		return c.s.idleTimeout
+	}
+	return c.s.firstTimeout
 }
 
 // readFirst reads into a buffer that it takes when there are bytes: a connection that
@@ -159,17 +182,22 @@ func readFD(fd uintptr, b []byte) (int, error) {
 	}
 }
 
-// extend moves the deadline for reading, not at each call.
+// extend has reading fail after d, or a little later, but not sooner: so the deadline need
+// not be moved at each call.
 func (c *conn) extend(d time.Duration) error {
-	if d <= 0 || c.readLimited {
+	if c.readLimited.Load() {
 		return nil
 	}
-	end := time.Now().Add(d)
-	if end.Sub(c.deadline) < deadlineStep {
+	if d <= 0 {
+		return c.unlimited()
+	}
+	now := time.Now()
+	slack := min(d/8, deadlineStep)
+	if left := c.deadline.Sub(now); left >= d && left <= d+slack {
 		return nil
 	}
-	c.deadline = end
-	return c.net.SetReadDeadline(end)
+	c.deadline = now.Add(d + slack)
+	return c.net.SetReadDeadline(c.deadline)
 }
 
 // unlimited takes the deadline away.
@@ -183,27 +211,29 @@ func (c *conn) unlimited() error {
 
 // restore takes the deadlines of a handler away.
 func (c *conn) restore() {
-	if c.readLimited {
-		c.readLimited, c.deadline = false, time.Time{}
+	if c.readLimited.Load() {
+		c.readLimited.Store(false)
+		c.deadline = time.Time{}
 		_ = c.net.SetReadDeadline(time.Time{}) // the next read fails if this does
 	}
-	if c.writeLimited {
-		c.writeLimited = false
+	if c.writeLimited.Load() {
+		c.writeLimited.Store(false)
 		_ = c.net.SetWriteDeadline(time.Time{}) // the next write fails if this does
 	}
 }
 
-// readBody reads of a body: what the buffer has, else from the connection. Bytes must keep
-// coming; a pause of the idle timeout ends the body with an error.
+// takeBody takes of a body what the buffer has.
+func (c *conn) takeBody(p []byte) int {
+	if c.r == c.w {
+		return 0
+	}
+	n := copy(p, c.buf[c.r:c.w])
+	c.r += n
+	return n
+}
+
+// readBody reads of a body from the connection.
 func (c *conn) readBody(p []byte) (int, error) {
-	if c.r < c.w {
-		n := copy(p, c.buf[c.r:c.w])
-		c.r += n
-		return n, nil
-	}
-	if err := c.extend(c.s.http.IdleTimeout); err != nil {
-		return 0, err
-	}
 	if len(p) >= smallRead {
 		return c.net.Read(p)
 	}

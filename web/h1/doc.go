@@ -17,14 +17,17 @@
 // it accepts a subset of its grammar (the fuzz target compares the two).
 //
 // The handler sees what net/http shows: an *http.Request, and a ResponseWriter that
-// implements http.Flusher and the deadlines of http.ResponseController. The request's
-// context ends when the handler returns or the client goes away; the latter is looked for
-// only once somebody has asked for Done and a moment has passed. Not there: Hijack (an
-// upgrade is handed over) and trailers.
+// implements http.Flusher and the deadlines and full duplex of http.ResponseController. The
+// request's context ends when the handler returns or the client goes away; the latter is
+// looked for only once somebody has asked for Done, or a second time for Err, and a moment
+// has passed. Not there: Hijack (an upgrade is handed over), CloseNotify, and trailers and a
+// Transfer-Encoding of the handler's, which are ignored. What else differs is in
+// docs/adr/0016-own-connection-loop.md.
 //
-// State and locks: a connection belongs to its goroutine; what others touch (its state for
-// Shutdown, the watch over the client) is atomic or under the exchange's mutex. A connection
-// that waits for its next request holds no buffer.
+// State and locks: a connection belongs to its goroutine; what others touch is atomic (its
+// state, for Shutdown) or under a lock of the exchange, which is made anew for each request:
+// so what a handler keeps, or leaves running, is refused once the handler has returned. A
+// connection that waits for its next request holds no buffer.
 //
 // Start and stop: Serve accepts until Shutdown, which closes what is idle, lets requests
 // under way end, and does the same for the connections handed over.

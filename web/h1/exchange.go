@@ -21,18 +21,23 @@ const watchAfter = 50 * time.Millisecond
 // exchange is one request with its answer. It is made anew for each, so that what a
 // handler keeps by mistake never meets another request.
 type exchange struct {
-	answer
 	c   *conn
 	req *http.Request
 	url url.URL // of the request
 
-	asked atomic.Bool // somebody waits for the context's end
+	asked  atomic.Bool // somebody waits for the context's end
+	polled atomic.Bool // somebody has looked whether it has ended
 
-	readMu sync.Mutex // held while the body is read; before mu
+	// The locks are taken in the order writeMu, readMu, mu. The first two are held during
+	// I/O: they keep what a handler left running from the next request.
+	writeMu sync.Mutex
+	answer  answer     // guarded by writeMu
+	readMu  sync.Mutex // held while the body is read
 
 	mu       sync.Mutex
 	left     int64              // guarded by mu, changed under readMu too: bytes of the body not read yet
 	bodyErr  error              // guarded by mu: how reading the body failed
+	closed   bool               // guarded by mu: the handler has closed the body
 	over     bool               // guarded by mu: the handler has returned
 	gone     bool               // guarded by mu: the context has ended
 	ctx      context.Context    // guarded by mu: made when somebody asks for it, for most do not
@@ -47,6 +52,14 @@ func (c *conn) parse(raw []byte) (*exchange, bool) {
 	if !ok {
 		return nil, false
 	}
+	return c.exchange(h), true
+}
+
+func (c *conn) exchange(h head) *exchange {
+	c.later, c.blank = true, 0
+	if h.method == http.MethodPost {
+		c.blank = maxBlank
+	}
 	x := &exchange{c: c, left: h.length}
 	x.answer.init(x, h.method == http.MethodHead)
 	var body io.ReadCloser = http.NoBody
@@ -59,29 +72,78 @@ func (c *conn) parse(raw []byte) (*exchange, bool) {
 		Body: body, ContentLength: h.length, Host: h.host, RemoteAddr: c.remote, RequestURI: h.target,
 	}
 	x.req = tmpl.WithContext((*requestContext)(x))
-	return x, true
+	return x
 }
 
 // run calls the handler and sends the answer. It reports whether the connection may take
 // another request.
 func (x *exchange) run() bool {
-	ok := x.handle()
-	x.closeBody()
+	returned := false
+	defer func() { x.leave(returned) }()
+	if !x.handle() {
+		return false
+	}
+	returned = true
+	x.end()
+	last, err := x.finish()
+	if err != nil {
+		return false
+	}
+	if last {
+		x.c.linger()
+	}
+	return !last
+}
+
+// end ends what the handler has of the request: body and context.
+func (x *exchange) end() {
+	x.mu.Lock()
+	x.over = true
+	x.mu.Unlock()
 	x.stopWatch()
 	x.cancel()
-	if ok {
-		x.answer.finish()
+}
+
+// finish completes the answer. last: the connection ends with it.
+func (x *exchange) finish() (last bool, err error) {
+	x.writeMu.Lock()
+	defer x.writeMu.Unlock()
+	x.answer.finish()
+	x.answer.last = x.abortRead() || x.answer.last
+	if !x.answer.last && x.answer.err == nil {
+		x.answer.drain() // with full duplex the body may have been left until now
 	}
-	x.answer.free()
-	x.c.restore()
-	if !ok || x.answer.err != nil {
+	return x.answer.last, x.answer.err
+}
+
+// abortRead ends a read of the body that the handler left running.
+func (x *exchange) abortRead() (aborted bool) {
+	if x.readMu.TryLock() {
+		x.readMu.Unlock()
 		return false
 	}
-	if x.answer.last {
-		x.c.linger()
-		return false
-	}
+	_ = x.c.net.SetReadDeadline(past) // a closed connection ends the read too
+	x.readMu.Lock()
+	defer x.readMu.Unlock()
+	x.c.deadline = past
 	return true
+}
+
+// past is a deadline that ends what waits.
+var past = time.Unix(1, 0)
+
+// leave frees what the exchange holds. If the handler panicked or ended its goroutine the
+// connection is cut first, so that nothing that it left running waits for the client.
+func (x *exchange) leave(returned bool) {
+	if !returned {
+		x.c.closeIf(active)
+		x.end()
+		_ = x.abortRead() // the connection is closed in either case
+	}
+	x.writeMu.Lock()
+	x.answer.free()
+	x.writeMu.Unlock()
+	x.c.restore()
 }
 
 // handle calls the handler; a panic cuts the connection.
@@ -96,7 +158,7 @@ func (x *exchange) handle() (ok bool) {
 			x.c.s.logger.Error("a handler panicked", "method", x.req.Method, "path", x.req.URL.Path, "panic", p, "stack", string(debug.Stack()))
 		}
 	}()
-	x.c.s.http.Handler.ServeHTTP(x, x.req)
+	x.c.s.handler.ServeHTTP(x, x.req)
 	return true
 }
 
@@ -105,19 +167,28 @@ type requestBody exchange
 
 func (b *requestBody) Read(p []byte) (int, error) { return (*exchange)(b).read(p) }
 
-// Close ends the reading; what is left is dealt with after the handler.
-func (b *requestBody) Close() error { return nil }
+// Close ends the reading; what is left is dealt with before the answer.
+func (b *requestBody) Close() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.closed = true
+	return nil
+}
 
 func (x *exchange) read(p []byte) (int, error) {
 	x.readMu.Lock()
 	defer x.readMu.Unlock()
-	x.mu.Lock()
-	over := x.over
-	x.mu.Unlock()
-	if over {
+	if x.shut() {
 		return 0, http.ErrBodyReadAfterClose
 	}
-	return x.readMuLocked(p)
+	return x.readMuLocked(p, true)
+}
+
+// shut tells whether the handler may not read any more.
+func (x *exchange) shut() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.over || x.closed
 }
 
 // rest is an exchange as the part of the body that its handler left.
@@ -127,10 +198,12 @@ func (r *rest) Read(p []byte) (int, error) {
 	x := (*exchange)(r)
 	x.readMu.Lock()
 	defer x.readMu.Unlock()
-	return x.readMuLocked(p)
+	return x.readMuLocked(p, false)
 }
 
-func (x *exchange) readMuLocked(p []byte) (int, error) {
+// readMuLocked reads of the body. Bytes must keep coming: a pause of the idle timeout ends
+// the body with an error.
+func (x *exchange) readMuLocked(p []byte, handler bool) (int, error) {
 	left, err := x.unread()
 	if err != nil {
 		return 0, err
@@ -141,7 +214,18 @@ func (x *exchange) readMuLocked(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
 	}
-	n, err := x.c.readBody(p[:min(int64(len(p)), left)])
+	p = p[:min(int64(len(p)), left)]
+	n := x.c.takeBody(p)
+	if n == 0 {
+		if err = x.c.extend(x.c.s.idleTimeout); err == nil {
+			// Asked again behind the move of the deadline, which may have undone that of
+			// abortRead.
+			if handler && x.shut() {
+				return 0, http.ErrBodyReadAfterClose
+			}
+			n, err = x.c.readBody(p)
+		}
+	}
 	return n, x.took(n, err)
 }
 
@@ -176,15 +260,6 @@ func (x *exchange) unread() (left int64, err error) {
 	return x.left, x.bodyErr
 }
 
-// closeBody ends reading by the handler, and waits for a read that it left running.
-func (x *exchange) closeBody() {
-	x.readMu.Lock()
-	defer x.readMu.Unlock()
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.over = true
-}
-
 // requestContext is an exchange as its request's context.
 type requestContext exchange
 
@@ -195,17 +270,16 @@ func (r *requestContext) Deadline() (time.Time, bool) { return time.Time{}, fals
 func (r *requestContext) Done() <-chan struct{} {
 	x := (*exchange)(r)
 	ctx := x.context()
-	if !x.asked.Swap(true) {
-		x.mu.Lock()
-		x.armLocked()
-		x.mu.Unlock()
-	}
+	x.ask()
 	return ctx.Done()
 }
 
-// Err is nil until then.
+// Err is nil until then. Who looks a second time is taken to wait for the end.
 func (r *requestContext) Err() error {
 	x := (*exchange)(r)
+	if x.polled.Swap(true) {
+		x.ask()
+	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.gone {
@@ -258,16 +332,28 @@ func (x *exchange) armLocked() {
 	x.timer = time.AfterFunc(watchAfter, x.watch)
 }
 
+// ask notes that somebody waits for the context's end.
+func (x *exchange) ask() {
+	if x.asked.Swap(true) {
+		return
+	}
+	x.mu.Lock()
+	x.armLocked()
+	x.mu.Unlock()
+}
+
 // watch waits until the client sends more, which ends the watch, or goes away, which ends
-// the context.
+// the context. A deadline for reading that the handler had set ends with it (as in
+// net/http, whose own watch takes it away too); one that it sets now ends the context.
 func (x *exchange) watch() {
 	x.mu.Lock()
-	if x.over || x.c.r < x.c.w || x.c.unlimited() != nil {
+	if x.over {
 		x.mu.Unlock()
 		return
 	}
 	done := make(chan struct{})
 	x.watching = done
+	_ = x.c.net.SetReadDeadline(time.Time{}) // on a closed connection the read fails too
 	x.mu.Unlock()
 	defer close(done)
 	gone := false
@@ -279,12 +365,15 @@ func (x *exchange) watch() {
 		gone = err != nil || n == 0
 		return true
 	})
-	if err == nil && gone {
+	x.mu.Lock()
+	over := x.over
+	x.mu.Unlock()
+	if gone || err != nil && !over {
 		x.cancel()
 	}
 }
 
-// stopWatch ends the watch once the body is closed; the connection can be read again then.
+// stopWatch ends the watch once the handler is over; the connection can be read again then.
 func (x *exchange) stopWatch() {
 	x.mu.Lock()
 	timer, watching := x.timer, x.watching
@@ -296,9 +385,8 @@ func (x *exchange) stopWatch() {
 	watching = x.watching
 	x.mu.Unlock()
 	if watching == nil {
-		return // it saw that the handler had returned
+		return // it will see that the handler has returned
 	}
-	past := time.Unix(1, 0)
 	_ = x.c.net.SetReadDeadline(past) // a closed connection wakes the watch too
 	<-watching
 	_ = x.c.net.SetReadDeadline(time.Time{}) // the next read fails if this does

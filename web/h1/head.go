@@ -271,7 +271,13 @@ func (l *lastHead) same(raw []byte) (length int64, ok bool) {
 	return length, digits > 0 && (rest[0] != '0' || digits == 1) && bytes.Equal(rest[digits:], l.after)
 }
 
+// maxNoted bounds the heads that are remembered: an idle connection keeps its last one.
+const maxNoted = 2 << 10
+
 func (l *lastHead) note(raw []byte, h head) {
+	if len(raw) > maxNoted || h.lengthAt >= 0 && h.fields[h.lengthAt].value != strconv.FormatInt(h.length, 10) {
+		return // a length such as 007 would be shown for a 7
+	}
 	l.head = h
 	l.before, l.after = append(l.before[:0], raw...), l.after[:0]
 	if h.lengthAt < 0 {

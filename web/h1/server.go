@@ -19,10 +19,15 @@ const acceptBackoff = time.Second
 // Server serves plain requests itself and all others by an http.Server.
 type Server struct {
 	http    *http.Server
+	handler http.Handler
 	logger  *slog.Logger
 	group   *lifecycle.Group
 	passed  *passed
 	closing atomic.Bool
+
+	firstTimeout, idleTimeout time.Duration // for the first request and the later ones; 0: none
+	maxHead                   int           // bytes; heads beyond are for http to judge; 0: any
+	plain                     bool          // http has no settings that only it can obey
 
 	mu        sync.Mutex
 	listener  net.Listener       // guarded by mu
@@ -31,8 +36,20 @@ type Server struct {
 	noneFired bool               // guarded by mu
 }
 
-// New returns a server over s, whose handler, idle timeout and limits it takes.
+// New returns a server over s, whose handler, timeouts and limits it takes; they must not be
+// changed any more. With settings that only net/http can obey (no handler, ReadTimeout,
+// WriteTimeout, the hooks for contexts and states of connections, protocols without HTTP/1)
+// it serves all connections by s.
 func New(s *http.Server, logger *slog.Logger) *Server {
+	srv := newServer(s, logger)
+	srv.handler = s.Handler
+	srv.firstTimeout, srv.idleTimeout, srv.maxHead = s.ReadHeaderTimeout, s.IdleTimeout, s.MaxHeaderBytes
+	srv.plain = s.Handler != nil && s.ReadTimeout == 0 && s.WriteTimeout == 0 && s.BaseContext == nil && s.ConnContext == nil &&
+		s.ConnState == nil && (s.Protocols == nil || s.Protocols.HTTP1())
+	return srv
+}
+
+func newServer(s *http.Server, logger *slog.Logger) *Server {
 	return &Server{
 		http: s, logger: logger, group: lifecycle.New(context.Background()), passed: newPassed(),
 		conns: map[*conn]struct{}{}, none: make(chan struct{}),
@@ -46,7 +63,9 @@ func (s *Server) Serve(l net.Listener) error {
 	s.mu.Unlock()
 	s.passed.addr = l.Addr()
 	failed := make(chan error, 1)
-	s.group.Go("http/handed-over", func(context.Context) { failed <- s.http.Serve(s.passed) })
+	if !s.group.Go("http/handed-over", func(context.Context) { failed <- s.http.Serve(s.passed) }) {
+		return errors.Join(http.ErrServerClosed, l.Close())
+	}
 	err := s.accept(l)
 	if !s.closing.Load() {
 		return errors.Join(err, s.Close())
@@ -69,8 +88,18 @@ func (s *Server) accept(l net.Listener) error {
 		default:
 			pause = min(max(2*pause, 5*time.Millisecond), acceptBackoff)
 			s.logger.Warn("a connection could not be accepted", "error", err, "pause", pause)
-			time.Sleep(pause)
+			s.rest(pause)
 		}
+	}
+}
+
+// rest waits, but not beyond the end of serving.
+func (s *Server) rest(pause time.Duration) {
+	t := time.NewTimer(pause)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-s.passed.done:
 	}
 }
 
@@ -83,7 +112,7 @@ func isTemporary(err error) bool {
 // take starts a connection's goroutine.
 func (s *Server) take(nc net.Conn) {
 	tcp, ok := nc.(*net.TCPConn)
-	if !ok {
+	if !ok || !s.plain {
 		s.passed.push(nc)
 		return
 	}
