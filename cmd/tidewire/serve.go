@@ -77,7 +77,7 @@ func (a *app) serve(c *cobra.Command) error {
 }
 
 // moreProcs is how many scheduler slots a node has beyond its cores.
-const moreProcs = 2
+const moreProcs = 4
 
 // heapFloor keeps the collector from running for every few megabytes of a small heap.
 const heapFloor = 64 << 20
