@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -311,4 +312,51 @@ func TestAReadThatWasLeftDoesNotHoldTheAnswer(t *testing.T) {
 		left.Wait()
 		c.closed()
 	}
+}
+
+// The next request ends the watch, so that the client's end shows when writing fails.
+func TestAFailedWriteEndsTheContext(t *testing.T) {
+	t.Parallel()
+	started, ended := make(chan http.ResponseWriter), make(chan struct{})
+	_, addr := start(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		done := r.Context().Done()
+		started <- w
+		<-started
+		for {
+			if _, err := w.Write(make([]byte, bufferSize)); err != nil {
+				break
+			}
+		}
+		<-done
+		close(ended)
+	}))
+	c := dial(t, addr)
+	c.send(get)
+	w := <-started
+	eventually(t, "a watch", func() bool { return watched(w) != nil })
+	c.send(get)
+	<-watched(w)
+	require.NoError(t, c.SetLinger(0))
+	require.NoError(t, c.Close())
+	started <- w
+	<-ended
+}
+
+// A panic cuts the connection though something that the handler left running is stuck in
+// writing to a client that does not read.
+func TestAPanicCutsAWriteThatWasLeft(t *testing.T) {
+	t.Parallel()
+	var left sync.WaitGroup
+	s, addr := start(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		left.Go(func() { _, _ = w.Write(make([]byte, 64<<20)) }) // more than any socket holds
+		for lock := &w.(*exchange).writeMu; lock.TryLock(); runtime.Gosched() {
+			lock.Unlock()
+		}
+		panic("x")
+	}))
+	c := dial(t, addr)
+	require.NoError(t, c.SetReadBuffer(4096))
+	c.send(get)
+	eventually(t, "its end", func() bool { return s.tracked() == 0 })
+	left.Wait()
 }
