@@ -2,6 +2,7 @@ package partition
 
 import (
 	"sync"
+	"sync/atomic"
 
 	"tidewire/internal/model"
 	"tidewire/storage/log"
@@ -68,8 +69,10 @@ type Partition struct {
 
 	openUrgent bool // guarded by mu: the open batch holds a slice that must not wait for a sync
 
+	inside  atomic.Int32 // calls of Submit under way
 	inboxMu sync.Mutex
 	inbox   []*Slice // guarded by inboxMu: submitted and not yet taken
+	company int      // guarded by inboxMu: appends for which other requests are expected at the same time
 }
 
 // New returns a partition over an open log. turnOver is called, holding the partition's

@@ -152,6 +152,9 @@ func shut(n *node.Node, within time.Duration) error {
 	return n.Stop(ctx)
 }
 
+// Handler is the node's whole HTTP surface without a port.
+func (n *Node) Handler() http.Handler { return n.node.Handler() }
+
 // Stop ends the node cleanly.
 func (n *Node) Stop() { n.StopWithin(stopTimeout) }
 
