@@ -28,7 +28,7 @@ type Appended struct {
 func (l *Log) Append(batches []byte, epoch model.LeaderEpoch, now int64) (Appended, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if err := l.Failed(); err != nil {
+	if err := l.appendableLocked(); err != nil {
 		return Appended{}, err
 	}
 	if epoch < l.epochs.latest() {
@@ -38,16 +38,28 @@ func (l *Log) Append(batches []byte, epoch model.LeaderEpoch, now int64) (Append
 	if err != nil {
 		return Appended{}, err
 	}
+	return l.storeLocked(batches, a, now)
+}
+
+// appendableLocked says why nothing can be appended now, or nil.
+func (l *Log) appendableLocked() error {
+	if err := l.Failed(); err != nil {
+		return err
+	}
+	if l.cutting {
+		return model.Errorf(model.LeaderUnavailable, "the log of %s is being truncated", l.name)
+	}
+	return nil
+}
+
+// storeLocked writes batches that have their offsets and epochs, and moves the log end.
+func (l *Log) storeLocked(batches []byte, a Appended, now int64) (Appended, error) {
 	if _, err := l.activeLocked().file(); fsx.IsNoDescriptor(err) {
 		return Appended{}, noDescriptor(err) // even taking back would need one
 	}
 	m := l.markLocked()
 	if err := l.writeLocked(batches, now); err != nil {
 		return Appended{}, l.undoLocked(m, err)
-	}
-	var added bool
-	if l.epochs, added = l.epochs.note(epoch, a.First); added {
-		l.epochsNew = true
 	}
 	l.logEnd.Store(int64(a.Last) + 1)
 	if l.cfg.WriteCaching {
@@ -108,7 +120,7 @@ func frameError(err error) error {
 // writeLocked writes stamped batches, each run of those that fit the active
 // segment with one write, rolling in between.
 func (l *Log) writeLocked(b []byte, now int64) error {
-	for len(b) > 0 {
+	for next := l.LogEnd(); len(b) > 0; {
 		seg := l.activeLocked()
 		n := l.runLocked(seg, b, now)
 		if n == 0 {
@@ -116,7 +128,10 @@ func (l *Log) writeLocked(b []byte, now int64) error {
 			if err != nil {
 				return err
 			}
-			if err := l.rollLocked(h.BaseOffset, now); err != nil {
+			if far(&h, next) {
+				next = h.BaseOffset
+			}
+			if err := l.rollLocked(next, now); err != nil {
 				return err
 			}
 			continue
@@ -138,7 +153,9 @@ func (l *Log) writeLocked(b []byte, now int64) error {
 				return err
 			}
 			seg.note(&h, pos, l.cfg.IndexIntervalBytes)
+			l.noteEpochLocked(&h)
 			pos += int64(h.Size())
+			next = h.NextOffset()
 			run = run[h.Size():]
 		}
 		seg.size.Store(pos)
@@ -147,9 +164,18 @@ func (l *Log) writeLocked(b []byte, now int64) error {
 	return nil
 }
 
+// noteEpochLocked enters a batch's leader epoch if it is a new one.
+func (l *Log) noteEpochLocked(h *record.BatchHeader) {
+	var added bool
+	if l.epochs, added = l.epochs.note(h.LeaderEpoch, h.BaseOffset); added {
+		l.epochsNew = true
+	}
+}
+
 // runLocked is the number of bytes of b, in whole batches, that belong into seg;
 // 0 when it must be rolled first. The rules are Kafka's LogSegment.shouldRoll; an
-// empty segment takes a batch of any size.
+// empty segment takes a batch of any size, unless a gap before it is too wide for the
+// segment's relative offsets: then the segment stays empty.
 func (l *Log) runLocked(seg *segment, b []byte, now int64) int {
 	size, run, batches := seg.size.Load(), 0, 0
 	rollTs := seg.rollTs
@@ -158,13 +184,12 @@ func (l *Log) runLocked(seg *segment, b []byte, now int64) int {
 		if err != nil {
 			return run
 		}
-		if at := size + int64(run); at > 0 {
-			if at+int64(h.Size()) > l.cfg.SegmentBytes ||
-				relative(h.LastOffset(), seg.base) > math.MaxInt32 ||
+		at := size + int64(run)
+		if relative(h.LastOffset(), seg.base) > math.MaxInt32 || at > 0 &&
+			(at+int64(h.Size()) > l.cfg.SegmentBytes ||
 				timeWaited(rollTs, h.MaxTimestamp, seg.created, now) > l.cfg.SegmentMs ||
-				seg.full(l.cfg.SegmentIndexBytes, batches) {
-				return run
-			}
+				seg.full(l.cfg.SegmentIndexBytes, batches)) {
+			return run
 		}
 		if size == 0 && run == 0 {
 			rollTs = h.MaxTimestamp
@@ -212,12 +237,13 @@ type undo struct {
 	offLast  entry
 	timLast  entry
 	pending  int
+	epochs   epochs
 }
 
 func (l *Log) markLocked() undo {
 	seg := l.activeLocked()
 	m := undo{segs: *l.segs.Load(), size: seg.size.Load(), since: seg.since, maxTs: seg.maxTs.Load(),
-		maxTsOff: seg.maxTsOff, rollTs: seg.rollTs, pending: len(l.pending)}
+		maxTsOff: seg.maxTsOff, rollTs: seg.rollTs, pending: len(l.pending), epochs: l.epochs}
 	m.off, m.offLast = seg.off.state()
 	m.tim, m.timLast = seg.tim.state()
 	return m
@@ -248,6 +274,7 @@ func (l *Log) cutBackLocked(m undo) error {
 		err = firstErr(err, s.remove())
 	}
 	l.pending = l.pending[:m.pending]
+	l.epochs = m.epochs
 	seg := l.activeLocked()
 	seg.since, seg.maxTsOff, seg.rollTs = m.since, m.maxTsOff, m.rollTs
 	seg.maxTs.Store(m.maxTs)

@@ -27,6 +27,11 @@ type Log struct {
 	synced    atomic.Int64 // really synced, also under write caching
 	hw        atomic.Int64
 	caching   atomic.Bool
+	compacted atomic.Bool  // offsets may have gaps (gaps.go)
+	cuts      atomic.Int64 // grows with each truncation, before any byte is cut
+
+	cutMu sync.Mutex // one truncation at a time, and none while the log ends; held across its syncs
+
 	failed    atomic.Pointer[error]
 	callbacks atomic.Pointer[callbacks]
 
@@ -37,6 +42,7 @@ type Log struct {
 	pending   []*segment // guarded by mu: sealed, not yet synced
 	dirDirty  bool       // guarded by mu: the folder has entries made or removed since its last sync
 	closed    bool       // guarded by mu
+	cutting   bool       // guarded by mu: a truncation is under way, nothing may be appended
 
 	// Owned by the scheduler (sched.go).
 	state     syncState   // guarded by scheduler.mu

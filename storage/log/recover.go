@@ -52,13 +52,13 @@ func (s *Store) openLog(key logKey, name string, cfg Config) (*Log, error) {
 		}
 	}
 	l.segs.Store(&r.segs)
-	l.epochs = r.epochs.truncateFrom(end)
-	l.epochsNew = !slices.Equal(l.epochs, r.fileEp)
 	l.logEnd.Store(int64(end))
 	l.synced.Store(int64(end))
 	l.stable.Store(int64(end))
 	l.toldStable = end
 	start = min(max(start, r.segs[0].base), end)
+	l.epochs = r.epochs.truncateFrom(end).truncateUntil(start)
+	l.epochsNew = !slices.Equal(l.epochs, r.fileEp)
 	l.logStart.Store(int64(start))
 	if !haveHW {
 		hw = start
@@ -141,6 +141,9 @@ func (r *recovery) list() error {
 	now := r.l.store.o.Now().UnixMilli()
 	for _, e := range entries {
 		r.sizes[e.Name] = e.Size
+		if e.Name == compactedFile && !e.Dir {
+			r.l.compacted.Store(true)
+		}
 		if base, ok := parseBase(e.Name, logSuffix); ok && !e.Dir {
 			seg := newSegment(r.l.store.fs, &r.l.store.indexBufs, r.l.dir, base, now)
 			seg.size.Store(e.Size)
@@ -288,7 +291,7 @@ func (r *recovery) quickTail() (model.Offset, bool, error) {
 	}
 	for first := true; pos < sc.size; first = false {
 		h, err := sc.header(pos)
-		if err != nil || first && n > 0 && relative(h.LastOffset(), seg.base) != last.key || !(first && n > 0) && h.BaseOffset != next {
+		if err != nil || first && n > 0 && relative(h.LastOffset(), seg.base) != last.key || !(first && n > 0) && r.l.follows(h.BaseOffset, next) != nil {
 			return 0, false, nil
 		}
 		seg.note(&h, pos, r.l.cfg.IndexIntervalBytes)

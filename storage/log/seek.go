@@ -97,7 +97,7 @@ func (l *Log) timePosition(seg *segment, sc *scanner, q seek) (int64, error) {
 func (l *Log) entryBatch(seg *segment, sc *scanner, e entry) (int64, bool) {
 	last := seg.base + model.Offset(e.val)
 	pos, h, err := l.locate(seg, sc, last)
-	return pos, err == nil && h.LastOffset() == last && h.MaxTimestamp == e.key
+	return pos, err == nil && pos < sc.size && h.LastOffset() == last && h.MaxTimestamp == e.key
 }
 
 // loadMaxTimestamp makes sure that the segment's largest timestamp is known: of a

@@ -2,6 +2,7 @@ package log
 
 import (
 	"fmt"
+	"math"
 
 	"tidewire/internal/model"
 	"tidewire/storage/record"
@@ -14,7 +15,7 @@ func (r *recovery) validateFrom(i int) (model.Offset, error) {
 	next := r.segs[i].base
 	for ; i < len(r.segs); i++ {
 		seg := r.segs[i]
-		if seg.base != next {
+		if r.segmentFollows(seg.base, next) != nil {
 			return next, r.cut(i-1, r.segs[i-1].size.Load(), next, errGap)
 		}
 		end, pos, bad, err := r.validate(seg)
@@ -51,8 +52,14 @@ func (r *recovery) validate(seg *segment) (end model.Offset, pos int64, bad, err
 		}
 		switch {
 		case bad != nil:
-		case h.BaseOffset != end:
-			bad = model.Errorf(model.CorruptBatch, "offset %d where %d is due", h.BaseOffset, end)
+		case r.l.follows(h.BaseOffset, end) != nil:
+			bad = r.l.follows(h.BaseOffset, end)
+		case end < r.point && h.NextOffset() > r.point:
+			// The recovery point was the log's end, so that a batch ended there. This finds
+			// a flip in the base offset of the last batch where gaps are allowed.
+			bad = model.Errorf(model.CorruptBatch, "the batch at offset %d follows %d and passes the stable end %d", h.BaseOffset, end, r.point)
+		case relative(h.LastOffset(), seg.base) > math.MaxInt32:
+			bad = model.Errorf(model.CorruptBatch, "offset %d is too far from the segment's base", h.LastOffset())
 		case h.LeaderEpoch < r.epochs.latest():
 			bad = model.Errorf(model.CorruptBatch, "leader epoch %d after %d", h.LeaderEpoch, r.epochs.latest())
 		}

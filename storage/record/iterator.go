@@ -26,7 +26,8 @@ type Iterator struct {
 // beyond d's limit, CorruptBatch.
 func (b *Batch) Records(d *Decompressor, it *Iterator) error {
 	data := b.Bytes[HeaderSize:]
-	if c := b.Header.Attributes.Codec(); c != None {
+	// Compaction keeps the header alone of a batch whose records have all gone.
+	if c := b.Header.Attributes.Codec(); c != None && (b.Header.Count > 0 || len(data) > 0) {
 		if d == nil {
 			return model.Errorf(model.Internal, "a compressed batch needs a decompressor")
 		}
