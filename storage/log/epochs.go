@@ -70,11 +70,19 @@ func (e epochs) end(asked model.LeaderEpoch, logEnd model.Offset) (model.LeaderE
 	if asked < 0 || len(e) == 0 || asked > e.latest() {
 		return model.NoEpoch, -1
 	}
-	i := sort.Search(len(e), func(i int) bool { return e[i].epoch > asked })
-	switch {
-	case i == 0:
-		return asked, e[0].start
-	case i == len(e):
+	if own, end := e.floor(asked, logEnd); own != model.NoEpoch {
+		return own, end
+	}
+	return asked, e[0].start
+}
+
+// floor is the largest epoch ≤ epoch and its end, or NoEpoch.
+func (e epochs) floor(epoch model.LeaderEpoch, logEnd model.Offset) (model.LeaderEpoch, model.Offset) {
+	i := sort.Search(len(e), func(i int) bool { return e[i].epoch > epoch })
+	switch i {
+	case 0:
+		return model.NoEpoch, -1
+	case len(e):
 		return e[i-1].epoch, logEnd
 	}
 	return e[i-1].epoch, e[i].start

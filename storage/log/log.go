@@ -1,6 +1,7 @@
 package log
 
 import (
+	"errors"
 	"path"
 	"sort"
 	"sync"
@@ -167,9 +168,17 @@ func floorSegment(segs []*segment, off model.Offset) int {
 	return max(sort.Search(len(segs), func(i int) bool { return segs[i].base > off })-1, 0)
 }
 
+// errCutting says that a truncation is under way: the epochs no longer have what lies
+// below the recovery point on disk.
+var errCutting = errors.New("a truncation is under way")
+
 // flushEpochs writes the epoch file when it is behind.
 func (l *Log) flushEpochs() error {
 	l.mu.Lock()
+	if l.cutting {
+		l.mu.Unlock()
+		return errCutting
+	}
 	if !l.epochsNew || l.closed {
 		l.mu.Unlock()
 		return nil

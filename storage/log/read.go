@@ -24,6 +24,17 @@ const (
 // OffsetOutOfRange with Extra earliest and latest. CRCs are not checked. A latched
 // log answers below its stable end only.
 func (l *Log) Read(dst []byte, from, limit model.Offset, maxBytes int) ([]byte, error) {
+	for {
+		cuts := l.cuts.Load()
+		out, err := l.read(dst, from, limit, maxBytes)
+		if l.cuts.Load() == cuts {
+			return out, err
+		}
+		// A truncation came between: what was read may be gone, or others' bytes.
+	}
+}
+
+func (l *Log) read(dst []byte, from, limit model.Offset, maxBytes int) ([]byte, error) {
 	end, start := l.LogEnd(), l.LogStart()
 	if from < start || from > end {
 		return dst, outOfRange(from, start, end)
@@ -197,7 +208,7 @@ func (sc *scanner) headerWithin(pos int64) (record.BatchHeader, error) {
 func (l *Log) repairIndexes(seg *segment, cause error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.closed {
+	if l.closed || l.cutting {
 		return
 	}
 	l.store.log.Warn("rebuilding indexes", "log", l.name, "segment", baseName(seg.base), "err", cause)

@@ -280,60 +280,10 @@ func (r *recovery) quickTail() (model.Offset, bool, error) {
 		return 0, false, err
 	}
 	defer r.l.store.putScanner(sc)
-	n, last := seg.off.state()
-	pos, next := last.val, seg.base
-	if n == 0 {
-		pos = 0
-	}
-	if tn, tl := seg.tim.state(); tn > 0 {
-		seg.maxTs.Store(tl.key)
-		seg.maxTsOff = seg.base + model.Offset(tl.val)
-	}
-	for first := true; pos < sc.size; first = false {
-		h, err := sc.header(pos)
-		if err != nil || first && n > 0 && relative(h.LastOffset(), seg.base) != last.key || !(first && n > 0) && r.l.follows(h.BaseOffset, next) != nil {
-			return 0, false, nil
-		}
-		seg.note(&h, pos, r.l.cfg.IndexIntervalBytes)
-		next = h.NextOffset()
-		pos += int64(h.Size())
-	}
-	if next != r.point || r.fitMaxTimestamp(seg, sc) != nil {
+	next, ok := r.l.readTail(seg, sc, r.l.cfg.IndexIntervalBytes)
+	if !ok || next != r.point || r.l.fitMaxTimestamp(seg, sc) != nil {
 		return 0, false, nil
 	}
 	seg.known.Store(true)
 	return next, true, nil
-}
-
-// fitMaxTimestamp compares the largest timestamp with its batch and notes the
-// first batch's.
-func (r *recovery) fitMaxTimestamp(seg *segment, sc *scanner) error {
-	if sc.size == 0 {
-		return nil
-	}
-	h, err := sc.header(0)
-	if err != nil {
-		return err
-	}
-	seg.rollTs = h.MaxTimestamp
-	if ts := seg.maxTs.Load(); ts > noTimestamp {
-		// Not by locate, which would repair what recovery is about to rebuild.
-		last := seg.maxTsOff
-		e, _, err := seg.off.floor(relative(last, seg.base))
-		if err != nil {
-			return err
-		}
-		for pos := e.val; pos < sc.size; pos += int64(h.Size()) {
-			if h, err = sc.header(pos); err != nil {
-				return err
-			}
-			if h.LastOffset() >= last {
-				break
-			}
-		}
-		if h.LastOffset() != last || h.MaxTimestamp != ts {
-			return errBadEntry
-		}
-	}
-	return nil
 }

@@ -224,6 +224,16 @@ func (s *scheduler) drain(l *Log) {
 	}
 }
 
+// waitRunning waits for the sync of a log that runs now and its callbacks. It must not be
+// called from one.
+func (s *scheduler) waitRunning(l *Log) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for l.state == syncRunning {
+		s.idle.Wait()
+	}
+}
+
 // markDirty has the log synced within the interval.
 func (l *Log) markDirty() {
 	if !l.dirtyMark.CompareAndSwap(false, true) {
@@ -257,7 +267,7 @@ func (l *Log) Syncing() bool { return l.syncing.Load() }
 // that a second would report success over lost data.
 func (l *Log) sync() {
 	l.mu.Lock()
-	if l.closed || l.failed.Load() != nil || l.logEnd.Load() == l.synced.Load() && !l.dirDirty {
+	if l.closed || l.cutting || l.failed.Load() != nil || l.logEnd.Load() == l.synced.Load() && !l.dirDirty {
 		l.mu.Unlock()
 		return
 	}

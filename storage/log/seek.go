@@ -14,6 +14,16 @@ import (
 // that the batch ending at o is the first that has it. So with T ≤ ts nothing
 // before that batch can be the answer.
 func (l *Log) OffsetForTimestamp(ts int64, limit model.Offset) (off model.Offset, recTs int64, found bool, err error) {
+	for {
+		cuts := l.cuts.Load()
+		off, recTs, found, err = l.seekTime(ts, limit)
+		if l.cuts.Load() == cuts {
+			return off, recTs, found, err
+		}
+	}
+}
+
+func (l *Log) seekTime(ts int64, limit model.Offset) (off model.Offset, recTs int64, found bool, err error) {
 	start, end := l.LogStart(), l.LogEnd()
 	if l.Failed() != nil {
 		end = min(end, l.StableEnd())

@@ -48,6 +48,8 @@ func (s *Store) Close() error {
 
 // finish makes all of a log durable, the active segment's indexes included.
 func (l *Log) finish() error {
+	l.cutMu.Lock()
+	defer l.cutMu.Unlock()
 	if err := l.Failed(); err != nil {
 		return err
 	}

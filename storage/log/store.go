@@ -43,6 +43,7 @@ type Store struct {
 	closing  bool                // guarded by mu
 	cpMu     sync.Mutex          // one writer of checkpoints at a time; before mu
 	cp       [cpKinds]checkpoint // guarded by cpMu
+	cpBehind [cpKinds]bool       // guarded by cpMu: the last write failed, the next round writes again
 	stop     chan struct{}
 	loopDone sync.WaitGroup
 }
@@ -152,7 +153,9 @@ func (s *Store) firstCheckpoints(haveLogs bool) error {
 
 func (s *Store) writeCheckpoint(i int) error {
 	s.cp[i].generation++
-	return fsx.WriteFile(s.fs, s.path(checkpointFiles[i]), s.cp[i].encode(checkpointFiles[i]))
+	err := fsx.WriteFile(s.fs, s.path(checkpointFiles[i]), s.cp[i].encode(checkpointFiles[i]))
+	s.cpBehind[i] = err != nil
+	return err
 }
 
 // Open opens or creates a partition's log; recovery runs here when it must. It
@@ -207,6 +210,8 @@ func (s *Store) Remove(l *Log) error {
 	s.mu.Unlock()
 	// No checkpoint meanwhile: it would write the epoch file into the folder of the next
 	// log of this name.
+	l.cutMu.Lock()
+	defer l.cutMu.Unlock()
 	s.cpMu.Lock()
 	defer s.cpMu.Unlock()
 	s.sched.drain(l)
@@ -323,7 +328,9 @@ func (s *Store) checkpointCpLocked(all bool) error {
 		synced := l.synced.Load()
 		note(cpReplication, l, l.hw.Load())
 		note(cpLogStart, l, l.logStart.Load())
-		if e := l.flushEpochs(); e != nil {
+		if e := l.flushEpochs(); isErr(e, errCutting) {
+			continue // the truncation lowers its recovery point itself
+		} else if e != nil {
 			err = firstErr(err, l.storageError("write "+epochFile, e))
 			continue
 		}
@@ -333,19 +340,53 @@ func (s *Store) checkpointCpLocked(all bool) error {
 	allOpen := len(s.folders) == 0
 	s.mu.Unlock()
 	for i := range s.cp {
-		if !changed[i] && !all || !s.found.have[i] && !allOpen {
+		if !changed[i] && !s.cpBehind[i] && !all || !s.found.have[i] && !allOpen {
 			// One that was lost is written again when every log is in it: an absent
 			// file makes recovery careful, an absent entry means a new log.
 			continue
 		}
 		if e := s.writeCheckpoint(i); e != nil {
 			err = firstErr(err, fmt.Errorf("write %s: %w", checkpointFiles[i], e))
-			for _, l := range s.openLogs() {
-				delete(s.cp[i].points, l.key) // so that the next round writes again
-			}
 		}
 	}
 	return err
+}
+
+// lowerCheckpoints makes the recovery point on disk, and the high watermark, not higher
+// than a truncation needs them, before it cuts: recovery refuses a log that ends below
+// its recovery point. In a full one the old segments may go one by one, so it is 0.
+func (s *Store) lowerCheckpoints(l *Log, c *cut) error {
+	point := c.end
+	if c.full {
+		point = 0
+	}
+	s.cpMu.Lock()
+	defer s.cpMu.Unlock()
+	return firstErr(s.lowerCpLocked(cpRecovery, l.key, point), s.lowerCpLocked(cpReplication, l.key, c.end))
+}
+
+// lowerLogStart follows a full truncation that begins the log anew below its old start,
+// once the old segments are gone: what was deleted must not come back.
+func (s *Store) lowerLogStart(l *Log, start model.Offset) error {
+	s.cpMu.Lock()
+	defer s.cpMu.Unlock()
+	return s.lowerCpLocked(cpLogStart, l.key, start)
+}
+
+func (s *Store) lowerCpLocked(kind int, key logKey, to model.Offset) error {
+	if old, ok := s.cp[kind].points[key]; (!ok || old <= to) && !s.cpBehind[kind] {
+		return nil
+	}
+	if old, ok := s.cp[kind].points[key]; ok {
+		s.cp[kind].points[key] = min(old, to)
+	}
+	s.mu.Lock()
+	allOpen := len(s.folders) == 0
+	s.mu.Unlock()
+	if !s.found.have[kind] && !allOpen {
+		return nil // the file was lost and is not there
+	}
+	return s.writeCheckpoint(kind)
 }
 
 // scanner gives a pooled reader of a segment's first size bytes.
