@@ -15,13 +15,26 @@ type Appended struct {
 	Bytes         int
 	MaxTimestamp  int64 // largest timestamp of the appended batches, as stored
 	LogAppendTime int64 // the time stamped on every record, or -1 for CreateTime
+	// Duplicate says that the batches are a retry of ones that the producer's last five
+	// have: nothing was appended, and the rest tells where they are and their timestamps.
+	Duplicate bool
+
+	idempotent bool // some batch has a producer id
 }
 
 // Append stores one or more whole batches at the log end, all or none of them. It
 // writes base offset, leader epoch and (LogAppendTime) timestamps into batches in
 // place. On return the bytes are in the page cache, perhaps across a new segment.
 // CRCs and records are the caller's business (record.Validate). now is in
-// milliseconds. Errors: CorruptBatch and RecordTooLarge (max.message.bytes),
+// milliseconds.
+//
+// Batches with a producer id are checked in the same breath (KIP-98, KIP-360): Fenced (an
+// epoch below the producer's), OutOfOrderSequence (a gap, or a retry of which a part is
+// new), UnknownProducer (a sequence that is no beginning, of a producer not known here),
+// InvalidTransactionState (not transactional while the producer has a transaction open).
+// A batch with a producer id and without a sequence is a coordinator's.
+//
+// Other errors: CorruptBatch and RecordTooLarge (max.message.bytes),
 // Fenced (an epoch below the log's), StorageFull, LeaderUnavailable (the process has no
 // descriptor left): nothing was appended; StorageError: the log has latched, and the
 // outcome is unknown.
@@ -37,6 +50,15 @@ func (l *Log) Append(batches []byte, epoch model.LeaderEpoch, now int64) (Append
 	a, err := l.stampLocked(batches, epoch, now)
 	if err != nil {
 		return Appended{}, err
+	}
+	if a.idempotent {
+		dup, err := l.checkProducersLocked(batches, a, now)
+		if err != nil {
+			return Appended{}, err
+		}
+		if dup != nil {
+			return *dup, nil
+		}
 	}
 	return l.storeLocked(batches, a, now)
 }
@@ -61,6 +83,7 @@ func (l *Log) storeLocked(batches []byte, a Appended, now int64) (Appended, erro
 	if err := l.writeLocked(batches, now); err != nil {
 		return Appended{}, l.undoLocked(m, err)
 	}
+	l.prods.commit(l.HighWatermark()) // before the end that makes it possible to read them
 	l.logEnd.Store(int64(a.Last) + 1)
 	if l.cfg.WriteCaching {
 		l.stable.Store(int64(a.Last) + 1)
@@ -100,6 +123,7 @@ func (l *Log) stampLocked(b []byte, epoch model.LeaderEpoch, now int64) (Appende
 		}
 		a.MaxTimestamp = max(a.MaxTimestamp, ts)
 		a.Batches++
+		a.idempotent = a.idempotent || h.ProducerID >= 0
 		next += model.Offset(h.Count)
 		b = b[n:]
 	}
@@ -154,6 +178,9 @@ func (l *Log) writeLocked(b []byte, now int64) error {
 			}
 			seg.note(&h, pos, l.cfg.IndexIntervalBytes)
 			l.noteEpochLocked(&h)
+			if h.ProducerID >= 0 {
+				l.noteProducerLocked(seg, &h, run[:h.Size()], now)
+			}
 			pos += int64(h.Size())
 			next = h.NextOffset()
 			run = run[h.Size():]
@@ -162,6 +189,21 @@ func (l *Log) writeLocked(b []byte, now int64) error {
 		b = b[n:]
 	}
 	return nil
+}
+
+// noteProducerLocked enters a written batch of a producer, and the transaction it aborts.
+// That the batch is right was checked before.
+func (l *Log) noteProducerLocked(seg *segment, h *record.BatchHeader, bytes []byte, now int64) {
+	var m *record.Marker
+	if h.Attributes.Has(record.AttrControl) {
+		b := record.Batch{Header: *h, Bytes: bytes}
+		if x, ok, err := b.Marker(); ok && err == nil {
+			m = &x
+		}
+	}
+	if a, aborted := l.prods.apply(h, m, now); aborted {
+		seg.txn.add(a)
+	}
 }
 
 // noteEpochLocked enters a batch's leader epoch if it is a new one.
@@ -220,6 +262,7 @@ func (l *Log) rollLocked(base model.Offset, now int64) error {
 	if err := s.create(); err != nil {
 		return err
 	}
+	l.snaps = append(l.snaps, pendingSnapshot{base, l.snapshotLocked()})
 	l.pending = append(l.pending, seg)
 	l.addSegmentLocked(s)
 	return nil
@@ -237,13 +280,15 @@ type undo struct {
 	offLast  entry
 	timLast  entry
 	pending  int
+	snaps    int
 	epochs   epochs
+	txn      txnSummary
 }
 
 func (l *Log) markLocked() undo {
 	seg := l.activeLocked()
 	m := undo{segs: *l.segs.Load(), size: seg.size.Load(), since: seg.since, maxTs: seg.maxTs.Load(),
-		maxTsOff: seg.maxTsOff, rollTs: seg.rollTs, pending: len(l.pending), epochs: l.epochs}
+		maxTsOff: seg.maxTsOff, rollTs: seg.rollTs, pending: len(l.pending), snaps: len(l.snaps), epochs: l.epochs, txn: seg.txn.summary()}
 	m.off, m.offLast = seg.off.state()
 	m.tim, m.timLast = seg.tim.state()
 	return m
@@ -275,10 +320,13 @@ func (l *Log) cutBackLocked(m undo) error {
 	}
 	l.pending = l.pending[:m.pending]
 	l.epochs = m.epochs
+	l.snaps = l.snaps[:m.snaps]
+	l.prods.rollback()
 	seg := l.activeLocked()
 	seg.since, seg.maxTsOff, seg.rollTs = m.since, m.maxTsOff, m.rollTs
 	seg.maxTs.Store(m.maxTs)
 	seg.size.Store(m.size)
+	seg.txn.cutTail(m.txn)
 	f, ferr := seg.file()
 	if ferr != nil {
 		return ferr

@@ -63,7 +63,10 @@ type StoreOptions struct {
 	SyncInterval       time.Duration // dirty logs without a waiter are synced this often; default 2 ms
 	CheckpointInterval time.Duration // default 1 s
 	TrashDelay         time.Duration // how long removed folders stay in Dir/trash; default 60 s
-	MaxInflate         int           // bytes that one compressed batch may inflate to in a seek by time; default 64 MiB
+	// ProducerIDExpiration is producer.id.expiration.ms: producers are forgotten when nothing
+	// was heard of them for so long; default 24 h (KIP-854).
+	ProducerIDExpiration time.Duration
+	MaxInflate           int // bytes that one compressed batch may inflate to in a seek by time; default 64 MiB
 }
 
 func (o StoreOptions) withDefaults() StoreOptions {
@@ -81,6 +84,9 @@ func (o StoreOptions) withDefaults() StoreOptions {
 	}
 	if o.TrashDelay <= 0 {
 		o.TrashDelay = time.Minute
+	}
+	if o.ProducerIDExpiration <= 0 {
+		o.ProducerIDExpiration = 24 * time.Hour
 	}
 	if o.MaxInflate <= 0 {
 		o.MaxInflate = 64 << 20

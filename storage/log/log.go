@@ -36,14 +36,17 @@ type Log struct {
 	failed    atomic.Pointer[error]
 	callbacks atomic.Pointer[callbacks]
 
-	mu        sync.Mutex // appends, rolls, changes of the segment list; held during page-cache writes
-	cfg       Config     // guarded by mu
-	epochs    epochs     // guarded by mu
-	epochsNew bool       // guarded by mu: the epoch file is behind
-	pending   []*segment // guarded by mu: sealed, not yet synced
-	dirDirty  bool       // guarded by mu: the folder has entries made or removed since its last sync
-	closed    bool       // guarded by mu
-	cutting   bool       // guarded by mu: a truncation is under way, nothing may be appended
+	mu        sync.Mutex        // appends, rolls, changes of the segment list; held during page-cache writes
+	cfg       Config            // guarded by mu
+	epochs    epochs            // guarded by mu
+	epochsNew bool              // guarded by mu: the epoch file is behind
+	pending   []*segment        // guarded by mu: sealed, not yet synced
+	dirDirty  bool              // guarded by mu: the folder has entries made or removed since its last sync
+	prods     producers         // guarded by mu, but for its view
+	snaps     []pendingSnapshot // guarded by mu: of rolls, not yet written
+	lastSnap  model.Offset      // guarded by mu: the newest snapshot on disk; -1 when not known
+	closed    bool              // guarded by mu
+	cutting   bool              // guarded by mu: a truncation is under way, nothing may be appended
 
 	// Owned by the scheduler (sched.go).
 	state     syncState   // guarded by scheduler.mu

@@ -20,21 +20,25 @@ type recovery struct {
 	known   bool             // the recovery point checkpoint was there
 	trusted bool             // the last stop was clean
 	epochs  epochs
-	haveEp  bool   // the epoch file was there and whole
-	fileEp  epochs // as it said
+	haveEp  bool                  // the epoch file was there and whole
+	fileEp  epochs                // as it said
+	badTxn  map[model.Offset]bool // by base: the index of aborted transactions is damaged
+	state   *replayed             // of producers, as far as the log was read
+	snaps   []pendingSnapshot     // of bases that validation came by
 }
 
 // openLog makes or recovers the log of a key.
 func (s *Store) openLog(key logKey, name string, cfg Config) (*Log, error) {
 	l := &Log{store: s, key: key, name: name, dir: path.Join(s.path(topicsDir), name), cfg: cfg}
 	l.caching.Store(cfg.WriteCaching)
-	r := &recovery{l: l, trusted: s.found.clean, known: s.found.have[cpRecovery]}
+	r := &recovery{l: l, trusted: s.found.clean, known: s.found.have[cpRecovery], badTxn: map[model.Offset]bool{}}
 	s.cpMu.Lock()
 	point, seen := s.cp[cpRecovery].points[key]
 	start := s.cp[cpLogStart].points[key]
 	hw, haveHW := s.cp[cpReplication].points[key]
 	s.cpMu.Unlock()
 	r.point = point
+	l.hw.Store(int64(hw))
 
 	if err := r.adoptFolder(seen); err != nil {
 		return nil, r.fail(err)
@@ -52,6 +56,9 @@ func (s *Store) openLog(key logKey, name string, cfg Config) (*Log, error) {
 		}
 	}
 	l.segs.Store(&r.segs)
+	if err := r.tidySnapshots(end); err != nil {
+		return nil, r.fail(err)
+	}
 	l.logEnd.Store(int64(end))
 	l.synced.Store(int64(end))
 	l.stable.Store(int64(end))
@@ -64,6 +71,11 @@ func (s *Store) openLog(key logKey, name string, cfg Config) (*Log, error) {
 		hw = start
 	}
 	l.hw.Store(int64(min(max(hw, start), end)))
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if r.state != nil {
+		l.adoptLocked(r.state)
+	}
 	return l, nil
 }
 
@@ -160,6 +172,9 @@ func (r *recovery) run(start model.Offset) (model.Offset, error) {
 		if r.point > 0 {
 			return 0, r.endsBelow(0)
 		}
+		if err := r.l.removeSnapshots(func(model.Offset) bool { return true }); err != nil {
+			return 0, err
+		}
 		return start, r.firstSegment(start)
 	}
 	r.loadEpochs()
@@ -168,9 +183,22 @@ func (r *recovery) run(start model.Offset) (model.Offset, error) {
 		return 0, err
 	}
 	if r.trusted {
-		if end, ok, err := r.quickTail(); err != nil || ok {
+		if end, ok, err := r.quickTail(); err != nil {
+			return 0, err
+		} else if ok {
+			r.state, err = r.producerState(len(r.segs), end)
 			return end, err
 		}
+	}
+	// What validation reads it enters anew; snapshots from there on may be of a log that
+	// was cut since.
+	base := r.segs[first].base
+	err := r.l.removeSnapshots(func(off model.Offset) bool { return off > base })
+	if err == nil {
+		r.state, err = r.producerState(first, base)
+	}
+	if err != nil {
+		return 0, err
 	}
 	end, err := r.validateFrom(first)
 	if err != nil {
@@ -227,6 +255,7 @@ func (r *recovery) trustSegments(n int) error {
 				return err
 			}
 		}
+		r.openTxns(seg)
 		if r.openIndexes(seg) {
 			continue
 		}
@@ -275,6 +304,7 @@ func (r *recovery) quickTail() (model.Offset, bool, error) {
 	if !r.haveEp && seg.size.Load() > 0 || !r.openIndexes(seg) {
 		return 0, false, nil
 	}
+	r.openTxns(seg)
 	sc, err := r.l.store.scanner(seg, seg.size.Load(), scanWindow)
 	if err != nil {
 		return 0, false, err

@@ -57,6 +57,9 @@ func checkReplica(batches []byte) (Appended, error) {
 		if err == nil {
 			err = b.VerifyCRC()
 		}
+		if err == nil && b.Header.Attributes.Has(record.AttrControl) {
+			_, _, err = b.Marker()
+		}
 		if err != nil {
 			return a, frameError(err)
 		}

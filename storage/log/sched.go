@@ -3,6 +3,7 @@ package log
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -275,11 +276,12 @@ func (l *Log) sync() {
 	active := l.activeLocked()
 	var few [4]*segment
 	sealed := append(few[:0], l.pending...)
+	snaps := l.snaps[:len(l.snaps):len(l.snaps)]
 	dir := l.dirDirty
 	l.dirDirty = false
 	l.mu.Unlock()
 
-	err := l.syncFiles(sealed, active, dir)
+	err := l.syncFiles(sealed, active, snaps, dir)
 	if err != nil {
 		l.mu.Lock()
 		closed := l.closed
@@ -292,13 +294,17 @@ func (l *Log) sync() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.pending = append(l.pending[:0], l.pending[len(sealed):]...)
+	if n := len(snaps); n > 0 {
+		l.lastSnap = snaps[n-1].off
+		l.snaps = slices.Clone(l.snaps[n:])
+	}
 	l.synced.Store(target)
 	if l.failed.Load() == nil && l.stable.Load() < target {
 		l.stable.Store(target)
 	}
 }
 
-func (l *Log) syncFiles(sealed []*segment, active *segment, dir bool) error {
+func (l *Log) syncFiles(sealed []*segment, active *segment, snaps []pendingSnapshot, dir bool) error {
 	for _, s := range sealed {
 		if err := s.sync(true); err != nil {
 			return err
@@ -306,6 +312,11 @@ func (l *Log) syncFiles(sealed []*segment, active *segment, dir bool) error {
 	}
 	if err := active.sync(false); err != nil {
 		return err
+	}
+	for _, s := range snaps {
+		if err := l.writeSnapshot(s); err != nil {
+			return err
+		}
 	}
 	if dir {
 		return l.store.fs.SyncDir(l.dir)

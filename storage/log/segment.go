@@ -21,7 +21,11 @@ const (
 	timeIndexSuffix = ".timeindex"
 )
 
-// segment is one .log file with its two indexes. Readers use size, f and the
+// segmentSuffixes are those of all files that go with a segment, the log last. The snapshot
+// of its base is not the segment's own, but nobody needs it any more.
+var segmentSuffixes = []string{snapshotSuffix, txnIndexSuffix, indexSuffix, timeIndexSuffix, logSuffix}
+
+// segment is one .log file with its indexes. Readers use size, f and the
 // indexes; all else belongs to the log and its mutex.
 type segment struct {
 	base  model.Offset
@@ -30,6 +34,7 @@ type segment struct {
 	size  atomic.Int64 // whole batches that may be read
 	off   index
 	tim   index
+	txn   txnIndex
 	maxTs atomic.Int64 // largest timestamp; -1 none; only a hint while maxKnown is false
 	known atomic.Bool  // maxTs has been loaded or built
 
@@ -64,6 +69,7 @@ func newSegment(fsys fsx.FS, bufs *sync.Pool, dir string, base model.Offset, now
 	s := &segment{base: base, path: p, fs: fsys, rollTs: noTimestamp, created: now, maxTsOff: base}
 	s.off = index{fs: fsys, path: p + indexSuffix, entrySz: offsetEntrySize, bufs: bufs}
 	s.tim = index{fs: fsys, path: p + timeIndexSuffix, entrySz: timeEntrySize, bufs: bufs}
+	s.txn = txnIndex{fs: fsys, path: p + txnIndexSuffix, base: base}
 	s.maxTs.Store(noTimestamp)
 	return s
 }
@@ -71,7 +77,7 @@ func newSegment(fsys fsx.FS, bufs *sync.Pool, dir string, base model.Offset, now
 // create makes the segment's file, which must not exist; indexes left over from a
 // segment of this name go.
 func (s *segment) create() error {
-	for _, suffix := range []string{indexSuffix, timeIndexSuffix} {
+	for _, suffix := range []string{indexSuffix, timeIndexSuffix, txnIndexSuffix} {
 		if err := s.fs.Remove(s.path + suffix); !isMissing(err) {
 			return err
 		}
@@ -161,10 +167,7 @@ func (s *segment) sync(sealed bool) error {
 	if !sealed {
 		return nil
 	}
-	if err := s.off.sync(); err != nil {
-		return err
-	}
-	return s.tim.sync()
+	return firstErr(s.off.sync(), s.tim.sync(), s.txn.sync())
 }
 
 // release closes the files until they are needed again. Nobody else may use the segment
@@ -191,7 +194,7 @@ func (s *segment) close() error {
 // remove closes and deletes the segment's files.
 func (s *segment) remove() error {
 	err := s.close()
-	for _, suffix := range []string{indexSuffix, timeIndexSuffix, logSuffix} {
+	for _, suffix := range segmentSuffixes {
 		if rerr := s.fs.Remove(s.path + suffix); !isMissing(rerr) {
 			err = firstErr(err, rerr)
 		}

@@ -60,7 +60,11 @@ func (l *Log) finish() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	seg := l.activeLocked()
-	err := firstErr(seg.off.sync(), seg.tim.sync(), l.store.fs.SyncDir(l.dir))
+	err := firstErr(seg.off.sync(), seg.tim.sync(), seg.txn.sync())
+	if end := l.LogEnd(); err == nil && l.lastSnap != end && (seg.size.Load() > 0 || len(*l.segs.Load()) > 1 || !l.prods.empty()) {
+		err = l.writeSnapshot(pendingSnapshot{end, l.snapshotLocked()})
+	}
+	err = firstErr(err, l.store.fs.SyncDir(l.dir))
 	if err != nil {
 		return l.fail(l.storageError("sync indexes", err))
 	}

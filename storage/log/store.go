@@ -48,6 +48,9 @@ type Store struct {
 	loopDone sync.WaitGroup
 }
 
+// expireInterval is how often idle producers are looked for.
+const expireInterval = 10 * time.Minute
+
 // decoder is what it takes to look into a batch.
 type decoder struct {
 	inflate record.Decompressor
@@ -273,6 +276,7 @@ func (s *Store) Sweep(expected func(folder string) bool) error {
 func (s *Store) checkpointLoop(ctx context.Context) {
 	t := time.NewTicker(s.o.CheckpointInterval)
 	defer t.Stop()
+	expire := s.o.Now().Add(expireInterval)
 	for {
 		select {
 		case <-t.C:
@@ -280,6 +284,12 @@ func (s *Store) checkpointLoop(ctx context.Context) {
 			return
 		case <-ctx.Done():
 			return
+		}
+		if now := s.o.Now(); !now.Before(expire) {
+			expire = now.Add(expireInterval)
+			for _, l := range s.openLogs() {
+				l.ExpireProducers(now.UnixMilli())
+			}
 		}
 		for _, l := range s.openLogs() {
 			// With write caching nobody asks for syncs: once a second bounds the loss.

@@ -177,6 +177,8 @@ func (l *Log) publishCutLocked(c *cut) {
 			x.Store(min(x.Load(), int64(c.end)))
 		}
 	}
+	l.snaps = slices.DeleteFunc(slices.Clone(l.snaps), func(s pendingSnapshot) bool { return c.full || s.off > c.end })
+	l.lastSnap = -1
 	l.epochsNew = true // written once the cut is done: until then the old point may count
 	l.logEnd.Store(int64(c.end))
 	l.segs.Store(&kept)
@@ -197,11 +199,18 @@ func (l *Log) finishCut(c *cut) error {
 	if err == nil {
 		err = l.cutFiles(c)
 	}
+	var st *replayed
 	if err == nil && c.full {
+		st = &replayed{}
 		err = l.store.lowerLogStart(l, c.end)
+	} else if err == nil {
+		st, err = l.replayCut(c)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if st != nil && err == nil {
+		l.adoptLocked(st)
+	}
 	if err != nil {
 		err = l.fail(l.storageError("truncate", err))
 	} else if c.full {
@@ -223,9 +232,13 @@ func (l *Log) cutFiles(c *cut) error {
 			return err
 		}
 	}
+	if err := l.removeSnapshots(func(off model.Offset) bool { return c.full || off > c.end }); err != nil {
+		return err
+	}
 	seg := l.lastSegment()
 	if c.full {
-		return firstErr(seg.create(), l.store.fs.SyncDir(l.dir))
+		// A snapshot of the old log must not meet the new one.
+		return firstErr(l.store.fs.SyncDir(l.dir), seg.create(), l.store.fs.SyncDir(l.dir))
 	}
 	f, err := seg.file()
 	if err != nil {
@@ -237,7 +250,21 @@ func (l *Log) cutFiles(c *cut) error {
 	if err := l.cutIndexes(seg); err != nil {
 		return err
 	}
-	return firstErr(f.Sync(), seg.off.sync(), seg.tim.sync())
+	if err := seg.txn.truncateTo(c.end); err != nil {
+		return err
+	}
+	return firstErr(f.Sync(), seg.off.sync(), seg.tim.sync(), seg.txn.sync(), l.store.fs.SyncDir(l.dir))
+}
+
+// replayCut gives the producers below the cut; nil where there were none.
+func (l *Log) replayCut(c *cut) (*replayed, error) {
+	l.mu.Lock()
+	none, segs := l.prods.empty(), *l.segs.Load()
+	l.mu.Unlock()
+	if none {
+		return nil, nil
+	}
+	return l.stateAt(segs, c.end)
 }
 
 func (l *Log) lastSegment() *segment {

@@ -28,6 +28,7 @@ func (r *recovery) validateFrom(i int) (model.Offset, error) {
 		}
 		if i < len(r.segs)-1 {
 			seg.noteTime()
+			r.snapshot(r.segs[i+1].base)
 		}
 	}
 	return next, nil
@@ -41,7 +42,7 @@ func (r *recovery) validate(seg *segment) (end model.Offset, pos int64, bad, err
 		return 0, 0, nil, err
 	}
 	defer r.l.store.putScanner(sc)
-	if err := seg.clearIndexes(); err != nil {
+	if err := firstErr(seg.clearIndexes(), seg.txn.replace(nil)); err != nil {
 		return 0, 0, nil, err
 	}
 	end = seg.base
@@ -67,6 +68,9 @@ func (r *recovery) validate(seg *segment) (end model.Offset, pos int64, bad, err
 			return end, pos, bad, nil
 		}
 		r.epochs, _ = r.epochs.note(h.LeaderEpoch, h.BaseOffset)
+		if err := r.enter(seg, sc, pos, &h); err != nil {
+			return 0, 0, nil, err
+		}
 		seg.note(&h, pos, r.l.cfg.IndexIntervalBytes)
 		if err := firstErr(seg.off.flushIfFull(), seg.tim.flushIfFull()); err != nil {
 			return 0, 0, nil, err
@@ -172,6 +176,13 @@ func findBatch(sc *scanner, pos int64) (bool, error) {
 // syncFrom makes what validation kept durable: a killed process leaves bytes that
 // only the page cache has, and they are about to count as stable.
 func (r *recovery) syncFrom(i int) error {
+	for _, s := range r.snaps {
+		if s.off <= r.segs[len(r.segs)-1].base { // else its segment was cut
+			if err := r.l.writeSnapshot(s); err != nil {
+				return err
+			}
+		}
+	}
 	for ; i < len(r.segs); i++ {
 		if err := r.segs[i].sync(i < len(r.segs)-1); err != nil {
 			return err
