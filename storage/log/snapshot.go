@@ -14,7 +14,7 @@ import (
 
 // A producer snapshot, <offset>.snapshot, is the state of all producers below an offset:
 // Kafka's format, version 1, of which Kafka reads a producer's last batch only, and behind
-// it, still under the CRC, a trailer of ours. The trailer has the older batches, without
+// it, still under the CRC, a trailer of ours. The trailer has all its batches, without
 // which a retry after a restart would be out of order instead of a duplicate, and how the
 // aborted transactions indexes were, of which a missing one could not be told from an
 // empty one. docs/formats.md states every byte.
@@ -25,7 +25,7 @@ const (
 	snapshotEntrySize = 46
 	snapshotHead      = 2 + 4 // version and CRC, which the CRC does not cover
 	trailerMagic      = 0x54575053
-	olderBatchSize    = 32
+	keptBatchSize     = 32
 	txnSummarySize    = 16
 
 	maxSnapshot = 1 << 30
@@ -42,16 +42,16 @@ type snapshot struct {
 func (s *snapshot) encode() []byte {
 	be := binary.BigEndian
 	ids := slices.Sorted(maps.Keys(s.byID))
-	b := be.AppendUint16(make([]byte, 0, 64+len(ids)*(snapshotEntrySize+(keptBatches-1)*olderBatchSize)), snapshotVersion)
+	b := be.AppendUint16(make([]byte, 0, 64+len(ids)*(snapshotEntrySize+keptBatches*keptBatchSize)), snapshotVersion)
 	b = be.AppendUint32(b, 0)
 	b = be.AppendUint32(b, uint32(len(ids)))
-	older := 0
+	kept := 0
 	for _, id := range ids {
 		p := s.byID[id]
 		last := producerBatch{lastOffset: -1, lastSeq: -1}
 		if l := p.last(); l != nil {
 			last = *l
-			older += int(p.n) - 1
+			kept += int(p.n)
 		}
 		b = be.AppendUint64(b, uint64(id))
 		b = be.AppendUint16(b, uint16(p.epoch))
@@ -63,10 +63,10 @@ func (s *snapshot) encode() []byte {
 		b = be.AppendUint64(b, uint64(p.txnFirst))
 	}
 	b = be.AppendUint32(b, trailerMagic)
-	b = be.AppendUint32(b, uint32(older))
+	b = be.AppendUint32(b, uint32(kept))
 	for _, id := range ids {
 		p := s.byID[id]
-		for i := range max(int(p.n), 1) - 1 {
+		for i := range p.batches[:p.n] {
 			x := &p.batches[i]
 			b = be.AppendUint64(b, uint64(id))
 			b = be.AppendUint32(b, uint32(x.lastSeq))
@@ -138,19 +138,8 @@ func decodeSnapshot(b []byte, off model.Offset) (*snapshot, error) {
 	if uint32(r.i32()) != trailerMagic {
 		return nil, errSnapshot
 	}
-	for range r.count(olderBatchSize) {
-		p := s.byID[model.ProducerID(r.i64())]
-		x := producerBatch{lastSeq: r.i32(), lastOffset: model.Offset(r.i64()), delta: r.i32(), ts: r.i64()}
-		if p == nil || p.n == 0 || p.n == keptBatches {
-			return nil, errSnapshot
-		}
-		// They come oldest first, before the newest.
-		p.batches[p.n] = p.batches[p.n-1]
-		p.batches[p.n-1] = x
-		p.n++
-		if !p.plausible(off) {
-			return nil, errSnapshot
-		}
+	if err := s.readBatches(r, off); err != nil {
+		return nil, err
 	}
 	for range r.count(txnSummarySize) {
 		s.txns = append(s.txns, txnSummary{model.Offset(r.i64()), r.i32(), uint32(r.i32())})
@@ -159,6 +148,39 @@ func decodeSnapshot(b []byte, off model.Offset) (*snapshot, error) {
 		return nil, errSnapshot
 	}
 	return s, nil
+}
+
+// readBatches reads the batches of all producers, each one's oldest first. The newest is
+// the one that Kafka's entry has, with its own timestamp where that is of a later marker.
+func (s *snapshot) readBatches(r *snapReader, off model.Offset) error {
+	newest := make(map[model.ProducerID]producerBatch, len(s.byID))
+	for id, p := range s.byID {
+		if b := p.last(); b != nil {
+			newest[id] = *b
+			p.n = 0
+		}
+	}
+	for range r.count(keptBatchSize) {
+		p := s.byID[model.ProducerID(r.i64())]
+		x := producerBatch{lastSeq: r.i32(), lastOffset: model.Offset(r.i64()), delta: r.i32(), ts: r.i64()}
+		if p == nil || p.n == keptBatches {
+			return errSnapshot
+		}
+		p.push(x)
+		if !p.plausible(off) {
+			return errSnapshot
+		}
+	}
+	for id, p := range s.byID {
+		want, got := newest[id], producerBatch{}
+		if b := p.last(); b != nil {
+			got = *b
+		}
+		if want.ts = got.ts; want != got {
+			return errSnapshot
+		}
+	}
+	return nil
 }
 
 func (r *snapReader) producer() (model.ProducerID, *producer) {
