@@ -30,8 +30,9 @@ func (l *Log) TruncateTo(off model.Offset) error {
 }
 
 // TruncateFullyAndStartAt removes everything and lets the log begin anew, empty, at an
-// offset, as a replica does that is too far behind its leader, or ahead of it. Otherwise
-// as TruncateTo. Errors also: InvalidArgument for a negative offset.
+// offset, as a replica does that is too far behind its leader, or ahead of it. A power cut
+// meanwhile may also leave an empty log at the checkpointed log start. Otherwise as
+// TruncateTo. Errors also: InvalidArgument for a negative offset.
 func (l *Log) TruncateFullyAndStartAt(off model.Offset) error {
 	if off < 0 {
 		return model.Errorf(model.InvalidArgument, "a log cannot start at offset %d", off)
