@@ -265,3 +265,48 @@ func TestSnapshotWithoutTrailerIsRead(t *testing.T) {
 	require.EqualValues(t, 3, p.last().firstSeq())
 	require.EqualValues(t, 5, p.last().firstOffset())
 }
+
+// A snapshot of what was cut off must not be met by a later truncation above its offset.
+func TestSnapshotsOfWhatWasCutAreGone(t *testing.T) {
+	t.Parallel()
+	mem := fsx.NewMem()
+	h := newHarness(t, mem, "/data")
+	l := h.open(Config{})
+	for i := range int32(10) {
+		mustAppend(t, l, pbatch(1, 0, i, 1))
+	}
+	require.NoError(t, h.stop()) // leaves a snapshot at 10
+	h.start()
+	l = h.open(Config{})
+	require.NoError(t, l.TruncateTo(4))
+	for i := range int32(9) {
+		mustAppend(t, l, pbatch(2, 0, i, 1))
+	}
+	require.NoError(t, l.TruncateTo(11))
+	a := mustAppend(t, l, pbatch(1, 0, 4, 1))
+	require.False(t, a.Duplicate)
+	require.True(t, mustAppend(t, l, pbatch(2, 0, 6, 1)).Duplicate)
+	refuse(t, l, model.OutOfOrderSequence, pbatch(2, 0, 8, 1))
+	require.NoError(t, h.stop())
+}
+
+func TestSnapshotBelowTheFirstSegmentIsIgnored(t *testing.T) {
+	t.Parallel()
+	mem := fsx.NewMem()
+	h := newHarness(t, mem, "/data")
+	l := h.open(Config{})
+	mustAppend(t, l, pbatch(1, 0, 0, 1), pbatch(1, 0, 1, 1))
+	old := l.snapshotLocked()
+	require.NoError(t, l.TruncateFullyAndStartAt(60))
+	for _, stop := range []func(*harness){killed, cleanStop} {
+		stop(h)
+		name := path.Join(logDir, baseName(40)+snapshotSuffix)
+		require.NoError(t, fsx.WriteFile(mem, name, old))
+		h.start()
+		l = h.open(Config{})
+		refuse(t, l, model.UnknownProducer, pbatch(1, 0, 2, 1))
+		_, err := mem.Stat(name)
+		require.Error(t, err, "and removed")
+	}
+	require.NoError(t, h.stop())
+}

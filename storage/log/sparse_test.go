@@ -30,7 +30,7 @@ type sparseRec struct {
 
 func (s sparse) encode() []byte {
 	be := binary.BigEndian
-	out := make([]byte, record.HeaderSize)
+	out := append([]byte(nil), make([]byte, record.HeaderSize)...)
 	var base, top int64
 	for i, r := range s.recs {
 		if i == 0 {

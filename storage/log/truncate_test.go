@@ -5,6 +5,7 @@ import (
 	"slices"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -413,4 +414,39 @@ func TestEpochInForceIsKeptWhenTheLogStartMoves(t *testing.T) {
 	moved, added := e.truncateUntil(99).note(6, 99)
 	require.True(t, added)
 	require.Equal(t, epochs{{6, 99}}, moved, "starts stay strictly growing")
+}
+
+// A sync that runs when a truncation comes must not move the stable end over the new log
+// end, nor find its files closed.
+func TestTruncationWaitsForTheSyncThatRuns(t *testing.T) {
+	t.Parallel()
+	mem := fsx.NewMem()
+	h, l, want := longLog(t, mem, 30)
+	entered, gate := make(chan struct{}, 16), make(chan struct{})
+	slow := &slowSyncs{FS: mem, entered: entered, gate: gate}
+	_, err := l.Append(batch(t, record.None, 1), 9, 0)
+	require.NoError(t, err)
+	f, err := l.activeLocked().file()
+	require.NoError(t, err)
+	l.activeLocked().f = &slowFile{f, slow}
+	l.RequestSync()
+	<-entered
+	done := make(chan error, 1)
+	h.group.Go("truncate", func(ctxT) { done <- l.TruncateTo(20) })
+	// It has begun once appends are refused; only then may the sync end.
+	require.Eventually(t, func() bool {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return l.cutting || len(done) > 0
+	}, 10*time.Second, time.Microsecond)
+	_, err = l.Append(batch(t, record.None, 1), 9, 0)
+	require.True(t, model.HasCode(err, model.LeaderUnavailable), "%v", err)
+	close(gate)
+	require.NoError(t, <-done)
+	h.store.sched.waitRunning(l)
+	require.NoError(t, l.Failed())
+	require.LessOrEqual(t, l.StableEnd(), l.LogEnd())
+	require.LessOrEqual(t, l.synced.Load(), int64(l.LogEnd()))
+	checkWhole(t, l, want[:20])
+	require.NoError(t, h.stop())
 }
