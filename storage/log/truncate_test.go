@@ -450,3 +450,60 @@ func TestTruncationWaitsForTheSyncThatRuns(t *testing.T) {
 	checkWhole(t, l, want[:20])
 	require.NoError(t, h.stop())
 }
+
+// hookedReads runs before once, ahead of the nth read.
+type hookedReads struct {
+	fsx.File
+	n      int
+	before func()
+}
+
+func (f *hookedReads) ReadAt(b []byte, off int64) (int, error) {
+	if f.n--; f.n == 0 {
+		f.before()
+	}
+	return f.File.ReadAt(b, off)
+}
+
+func TestAReadThatATruncationComesIntoIsRepeated(t *testing.T) {
+	t.Parallel()
+	for n := 1; n <= 2; n++ {
+		for _, seek := range []bool{false, true} {
+			h := newHarness(t, fsx.NewMem(), "/data")
+			l := h.open(Config{})
+			for i := range int64(10) {
+				_, err := l.Append(batch(t, record.None, i*10, i*10+3), 0, 0)
+				require.NoError(t, err)
+			}
+			waitStable(t, l)
+			f, err := l.activeLocked().file()
+			require.NoError(t, err)
+			cut := func() {
+				require.NoError(t, l.TruncateTo(5))
+				_, err := l.Append(sized(t, 333, 77), 1, 0)
+				require.NoError(t, err)
+				_, err = l.Append(batch(t, record.Gzip, 78, 79, 80), 1, 0)
+				require.NoError(t, err)
+			}
+			l.activeLocked().f = &hookedReads{File: f, n: n, before: cut}
+			if seek {
+				off, ts, found, err := l.OffsetForTimestamp(60, allOffsets)
+				require.NoError(t, err)
+				if l.cuts.Load() > 0 {
+					require.Equal(t, []any{model.Offset(4), int64(77), true}, []any{off, ts, found}, "not the 12 and 60 of before")
+				}
+			} else {
+				data, err := l.Read(nil, 6, allOffsets, 1000)
+				require.NoError(t, err)
+				require.EqualValues(t, 1, l.cuts.Load())
+				b, rest, err := record.ParseBatch(data)
+				require.NoError(t, err)
+				require.NoError(t, b.VerifyCRC())
+				require.Empty(t, rest)
+				require.EqualValues(t, 5, b.Header.BaseOffset)
+				require.EqualValues(t, 1, b.Header.LeaderEpoch)
+			}
+			require.NoError(t, h.stop())
+		}
+	}
+}
