@@ -1,6 +1,8 @@
 package log
 
 import (
+	"fmt"
+	"hash/fnv"
 	"math"
 
 	"tidewire/internal/fsx"
@@ -142,6 +144,7 @@ func (l *Log) writeLocked(b []byte, now int64) error {
 			run = run[h.Size():]
 		}
 		seg.size.Store(pos)
+		seg.appended.Store(now)
 		b = b[n:]
 	}
 	return nil
@@ -152,7 +155,7 @@ func (l *Log) writeLocked(b []byte, now int64) error {
 // empty segment takes a batch of any size.
 func (l *Log) runLocked(seg *segment, b []byte, now int64) int {
 	size, run, batches := seg.size.Load(), 0, 0
-	rollTs := seg.rollTs
+	rollTs, segmentMs := seg.rollTs, l.segmentMsLocked(seg)
 	for run < len(b) {
 		h, err := record.ParseHeader(b[run:])
 		if err != nil {
@@ -161,7 +164,7 @@ func (l *Log) runLocked(seg *segment, b []byte, now int64) int {
 		if at := size + int64(run); at > 0 {
 			if at+int64(h.Size()) > l.cfg.SegmentBytes ||
 				relative(h.LastOffset(), seg.base) > math.MaxInt32 ||
-				timeWaited(rollTs, h.MaxTimestamp, seg.created, now) > l.cfg.SegmentMs ||
+				timeWaited(rollTs, h.MaxTimestamp, seg.created, now) > segmentMs ||
 				seg.full(l.cfg.SegmentIndexBytes, batches) {
 				return run
 			}
@@ -173,6 +176,19 @@ func (l *Log) runLocked(seg *segment, b []byte, now int64) int {
 		batches++
 	}
 	return run
+}
+
+// segmentMsLocked is segment.ms for one segment, shortened by its share of
+// segment.jitter.ms. The share comes from the segment's name, so that a restart does not
+// change it.
+func (l *Log) segmentMsLocked(seg *segment) int64 {
+	jitter := min(l.cfg.SegmentJitterMs, l.cfg.SegmentMs)
+	if jitter <= 0 {
+		return l.cfg.SegmentMs
+	}
+	h := fnv.New64a()
+	_, _ = fmt.Fprintf(h, "%s %d %d", l.key.id, l.key.p, seg.base) // never fails (hash.Hash)
+	return l.cfg.SegmentMs - int64(h.Sum64()%uint64(jitter))
 }
 
 // timeWaited is how long a segment has been open: by timestamps of records, or by

@@ -2,6 +2,7 @@ package log
 
 import (
 	"fmt"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -32,12 +33,25 @@ func (e epochs) latest() model.LeaderEpoch {
 	return e[len(e)-1].epoch
 }
 
-// note adds the epoch of a batch that starts at off, unless it is the latest.
+// note adds the epoch of a batch that starts at off, unless it is the latest. An epoch
+// that began there without a record, as truncateBefore leaves one, gives way.
 func (e epochs) note(epoch model.LeaderEpoch, off model.Offset) (epochs, bool) {
 	if epoch <= e.latest() {
 		return e, false
 	}
-	return append(e, epochEntry{epoch, off}), true
+	return append(e.truncateFrom(off), epochEntry{epoch, off}), true
+}
+
+// truncateBefore drops the entries below off; the epoch in force at off stays and begins
+// there (Kafka's truncateFromStart). The result is a copy.
+func (e epochs) truncateBefore(off model.Offset) epochs {
+	i := sort.Search(len(e), func(i int) bool { return e[i].start > off })
+	if i == 0 {
+		return slices.Clone(e)
+	}
+	out := slices.Clone(e[i-1:])
+	out[0].start = off
+	return out
 }
 
 // truncateFrom drops the entries that start at off or later.

@@ -42,7 +42,13 @@ func (s *Store) openLog(key logKey, name string, cfg Config) (*Log, error) {
 	if err := r.list(); err != nil {
 		return nil, r.fail(err)
 	}
+	if err := r.dropBelow(start); err != nil {
+		return nil, r.fail(err)
+	}
 	end, err := r.run(start)
+	if err == nil && end < start {
+		end, err = r.restartAt(start)
+	}
 	if err != nil {
 		return nil, r.fail(err)
 	}
@@ -52,14 +58,14 @@ func (s *Store) openLog(key logKey, name string, cfg Config) (*Log, error) {
 		}
 	}
 	l.segs.Store(&r.segs)
-	l.epochs = r.epochs.truncateFrom(end)
-	l.epochsNew = !slices.Equal(l.epochs, r.fileEp)
 	l.logEnd.Store(int64(end))
 	l.synced.Store(int64(end))
 	l.stable.Store(int64(end))
 	l.toldStable = end
 	start = min(max(start, r.segs[0].base), end)
 	l.logStart.Store(int64(start))
+	l.epochs = r.epochsWithin(start, end)
+	l.epochsNew = !slices.Equal(l.epochs, r.fileEp)
 	if !haveHW {
 		hw = start
 	}
@@ -144,6 +150,9 @@ func (r *recovery) list() error {
 		if base, ok := parseBase(e.Name, logSuffix); ok && !e.Dir {
 			seg := newSegment(r.l.store.fs, &r.l.store.indexBufs, r.l.dir, base, now)
 			seg.size.Store(e.Size)
+			if !e.Modified.IsZero() {
+				seg.appended.Store(e.Modified.UnixMilli())
+			}
 			r.segs = append(r.segs, seg)
 		}
 	}
@@ -154,7 +163,7 @@ func (r *recovery) list() error {
 // run brings the segments into order and returns the log end.
 func (r *recovery) run(start model.Offset) (model.Offset, error) {
 	if len(r.segs) == 0 {
-		if r.point > 0 {
+		if r.point > start {
 			return 0, r.endsBelow(0)
 		}
 		return start, r.firstSegment(start)
@@ -173,7 +182,7 @@ func (r *recovery) run(start model.Offset) (model.Offset, error) {
 	if err != nil {
 		return 0, err
 	}
-	if end < r.point {
+	if end < r.point && start < r.point {
 		return 0, r.endsBelow(end)
 	}
 	return end, r.syncFrom(first)

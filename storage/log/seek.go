@@ -25,6 +25,9 @@ func (l *Log) OffsetForTimestamp(ts int64, limit model.Offset) (off model.Offset
 			break
 		}
 		off, recTs, found, err = l.seekSegment(seg, seek{ts, start, limit})
+		if err != nil && l.LogStart() > start { // the segment's file may be gone: look again from there
+			return l.OffsetForTimestamp(ts, limit)
+		}
 		if err != nil {
 			return 0, 0, false, l.readError(seg, err)
 		}

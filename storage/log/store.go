@@ -27,6 +27,7 @@ type Store struct {
 	log   *slog.Logger
 	sched *scheduler
 	trash *trash
+	bin   *bin
 
 	closedErr     *error
 	indexBufs     sync.Pool // of *[tailBytes]byte
@@ -72,8 +73,10 @@ func OpenStore(o StoreOptions) (*Store, error) {
 	if err := s.trash.load(o.Now()); err != nil {
 		return nil, fmt.Errorf("open the data folder: %w", err)
 	}
+	s.bin = newBin(s.fs, s.log)
 	s.sched.start(o.Group)
 	s.run("log-checkpoint", s.checkpointLoop)
+	s.run("log-segment-deletion", func(ctx context.Context) { s.bin.loop(ctx, s.stop, o.Now) })
 	s.run("log-trash", func(ctx context.Context) { s.trash.loop(ctx, s.stop, o.Now) })
 	return s, nil
 }
@@ -333,9 +336,10 @@ func (s *Store) checkpointCpLocked(all bool) error {
 	allOpen := len(s.folders) == 0
 	s.mu.Unlock()
 	for i := range s.cp {
-		if !changed[i] && !all || !s.found.have[i] && !allOpen {
+		if !changed[i] && !all || !s.found.have[i] && !allOpen && i != cpLogStart {
 			// One that was lost is written again when every log is in it: an absent
-			// file makes recovery careful, an absent entry means a new log.
+			// file makes recovery careful, an absent entry means a new log. To log starts
+			// both mean the same, and a moved one must not wait.
 			continue
 		}
 		if e := s.writeCheckpoint(i); e != nil {
