@@ -118,7 +118,7 @@ func (b *Broker) prepare(call *produceCall, t *topic, req *ProduceRequest) error
 		} else if err := checkTimestamp(cfg, i, r.Timestamp, now); err != nil {
 			return err
 		}
-		if cfg.RetentionMs >= 0 && r.Timestamp < now-cfg.RetentionMs {
+		if cfg.Delete && cfg.RetentionMs >= 0 && r.Timestamp < now-cfg.RetentionMs {
 			old++
 		}
 		if r.Key == nil && cfg.Compact {

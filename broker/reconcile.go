@@ -72,6 +72,9 @@ func (b *Broker) reconcilePending() {
 	for _, n := range names {
 		b.reconcileTopic(n, img.Topic(n))
 	}
+	if len(names) > 0 {
+		b.kickRetention() // settings may have changed
+	}
 	b.mu.Lock()
 	close(b.pass)
 	b.pass = make(chan struct{})

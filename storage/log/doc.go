@@ -21,7 +21,7 @@
 //
 // Log.mu covers appends: stamping, writes to the page cache, rolls, the list of
 // segments, epochs. Reads take no lock of the log: they load the log end, then
-// the list of segments (copied on a roll), then a segment's size, which an append
+// the list of segments (copied when it changes), then a segment's size, which an append
 // stores in the opposite order; so a read blocks no append and no append a read.
 // Each index has a small mutex of its own, since its newest entries are in memory.
 //
@@ -80,8 +80,17 @@
 //   - Segments must follow each other without a gap, and so must batches; reads
 //     refuse to step over a hole. Compaction will have to relax the second.
 //
-// Seams for what comes: retention drops a prefix of the segment list and raises
-// logStart; truncation by epoch is cutBackLocked's cut at a batch, with the
+// # Log start
+//
+// AdvanceLogStarts writes the log-start checkpoint, then publishes the new start, then
+// takes the segments below out of the list, then renames their files (logstart.go); the
+// bin removes them after a delay (bin.go). Whoever loads the list after the start finds a
+// segment for each offset above it; a reader that is late fails to open or read a file, and
+// sees by the start that its offset is out of range. Retain (retention.go) only decides.
+// Rejected: counting the readers of a segment, to close its files with the last; the delay
+// does that for nearly all, and costs a read nothing.
+//
+// Seams for what comes: truncation by epoch is cutBackLocked's cut at a batch, with the
 // recovery point lowered first; replica appends are Append without stamping; a cap
 // on open files goes into segment.file and index.fileLocked, the only places that
 // open one.
