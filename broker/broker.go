@@ -58,6 +58,9 @@ type Config struct {
 	// Monotonic tells time that setting the wall clock does not change, from any moment
 	// on; nil is the process's own.
 	Monotonic func() time.Duration
+	// Appended is told the bytes that produce calls hand to the logs, before they are
+	// written; nil: nobody wants to know.
+	Appended func(bytes int)
 	// RetentionInterval is how often retention looks at the logs; 0 is 30 s.
 	RetentionInterval time.Duration
 }
@@ -71,6 +74,7 @@ type Broker struct {
 	logger     *slog.Logger
 	group      *lifecycle.Group
 	now        func() time.Time
+	appended   func(bytes int)
 
 	topics    sync.Map   // name → *topic
 	calls     *sync.Pool // of *produceCall; a pool of its own, as their channels belong to this broker's time
@@ -94,8 +98,12 @@ func New(c Config) *Broker {
 	if c.RetentionInterval <= 0 {
 		c.RetentionInterval = retentionInterval
 	}
+	if c.Appended == nil {
+		c.Appended = func(int) {}
+	}
 	return &Broker{
-		nodeID: c.NodeID, meta: c.Metadata, authorizer: c.Authorizer, store: c.Store, logger: c.Logger,
+		appended: c.Appended,
+		nodeID:   c.NodeID, meta: c.Metadata, authorizer: c.Authorizer, store: c.Store, logger: c.Logger,
 		group: c.Group, now: c.Now, draining: make(chan struct{}), watchers: map[*partition.Watcher]struct{}{},
 		retention: retention{interval: c.RetentionInterval, kick: make(chan struct{}, 1), clock: newClockWatch(c.Now, c.Monotonic)},
 		calls:     newProducePool(), pending: map[string]struct{}{}, kick: make(chan struct{}, 1), pass: make(chan struct{}),

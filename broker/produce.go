@@ -92,7 +92,7 @@ func (b *Broker) Produce(ctx context.Context, c Caller, req *ProduceRequest, use
 		b.calls.Put(call)
 		return err
 	}
-	t.rates.in(req.Records)
+	b.appended(t.rates.in(req.Records))
 	call.submit(t, req)
 	reusable := call.await(ctx, req)
 	use(&call.result)
