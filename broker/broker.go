@@ -89,8 +89,12 @@ type Broker struct {
 
 	mu      sync.Mutex
 	pending map[string]struct{} // guarded by mu: topics to look at
-	kick    chan struct{}
-	pass    chan struct{} // guarded by mu: closed when the pass that began after now has ended
+	// unopened are the topics with partitions that could not be opened for a cause that
+	// may pass.
+	unopened map[string]struct{} // guarded by mu
+	opening  chan struct{}       // a slot for each log that is being opened
+	kick     chan struct{}
+	pass     chan struct{} // guarded by mu: closed when the pass that began after now has ended
 }
 
 // New returns a broker that does nothing until Start.
@@ -106,7 +110,8 @@ func New(c Config) *Broker {
 		nodeID:   c.NodeID, meta: c.Metadata, authorizer: c.Authorizer, store: c.Store, logger: c.Logger,
 		group: c.Group, now: c.Now, draining: make(chan struct{}), watchers: map[*partition.Watcher]struct{}{},
 		retention: retention{interval: c.RetentionInterval, kick: make(chan struct{}, 1), clock: newClockWatch(c.Now, c.Monotonic)},
-		calls:     newProducePool(), pending: map[string]struct{}{}, kick: make(chan struct{}, 1), pass: make(chan struct{}),
+		calls:     newProducePool(), pending: map[string]struct{}{},
+		unopened: map[string]struct{}{}, opening: make(chan struct{}, openers), kick: make(chan struct{}, 1), pass: make(chan struct{}),
 	}
 }
 

@@ -78,7 +78,12 @@ func (r *recovery) fail(err error) error {
 	for _, seg := range r.segs {
 		_ = seg.close()
 	}
-	if !model.HasCode(err, model.StorageError) {
+	switch {
+	case fsx.IsNoDescriptor(err):
+		err = noDescriptor(err)
+	case fsx.IsNoSpace(err):
+		err = model.Errorf(model.StorageFull, "the disk is full, so that the log of %s cannot be opened", r.l.name).WithCause(err)
+	case !model.HasCode(err, model.StorageError):
 		err = r.l.storageError("open", err)
 	}
 	r.l.store.log.Error("log not opened", "log", r.l.name, "err", err)

@@ -160,8 +160,9 @@ func (s *Store) writeCheckpoint(i int) error {
 
 // Open opens or creates a partition's log; recovery runs here when it must. It
 // may run in parallel for different partitions. A folder whose partition.metadata
-// names another topic id is moved to Dir/trash first. An error of code
-// StorageError means that the folder is damaged below its checkpointed stable end
+// names another topic id is moved to Dir/trash first. With StorageFull (no
+// room on the disk) or LeaderUnavailable (no descriptor left) opening may be tried again. An
+// error of code StorageError means that the folder is damaged below its checkpointed stable end
 // and was left as it is; the node's next stop is then not a clean one.
 func (s *Store) Open(id model.TopicID, topic string, p model.PartitionID, cfg Config) (*Log, error) {
 	key := logKey{id, p}
