@@ -19,6 +19,8 @@ type topicConfig struct {
 	MinInsyncReplicas    int
 	LogAppendTime        bool
 	Compact              bool
+	Delete               bool  // cleanup.policy holds delete
+	RetentionBytes       int64 // −1: unlimited
 	RetentionMs          int64 // −1: unlimited
 	TimestampBeforeMaxMs int64 // −1: unlimited
 	TimestampAfterMaxMs  int64 // −1: unlimited
@@ -81,10 +83,18 @@ func (t *topic) openLogs() []*log.Log {
 	return out
 }
 
+// appendLogs is openLogs into memory of the caller.
+func (t *topic) appendLogs(out []*log.Log) []*log.Log {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return append(out, t.logs...)
+}
+
 func configOf(c *metadata.TopicConfig) *topicConfig {
 	return &topicConfig{
 		MaxMessageBytes: int(c.MaxMessageBytes), MinInsyncReplicas: int(c.MinInsyncReplicas),
 		LogAppendTime: c.TimestampType == metadata.LogAppendTime, Compact: c.CleanupPolicy.Compact, RetentionMs: c.RetentionMs,
+		Delete: c.CleanupPolicy.Delete, RetentionBytes: c.RetentionBytes,
 		TimestampBeforeMaxMs: c.TimestampBeforeMaxMs, TimestampAfterMaxMs: c.TimestampAfterMaxMs,
 	}
 }
@@ -94,7 +104,16 @@ func logConfigOf(c *metadata.TopicConfig) log.Config {
 		SegmentBytes: c.SegmentBytes, SegmentMs: c.SegmentMs, IndexIntervalBytes: int(c.IndexIntervalBytes),
 		SegmentIndexBytes: int(c.SegmentIndexBytes), MaxMessageBytes: int(c.MaxMessageBytes),
 		LogAppendTime: c.TimestampType == metadata.LogAppendTime, WriteCaching: c.WriteCaching,
+		SegmentJitterMs: c.SegmentJitterMs, FileDeleteDelayMs: deleteDelay(c.FileDeleteDelayMs),
 	}
+}
+
+// deleteDelay is file.delete.delay.ms as the log takes it, for which 0 is the default.
+func deleteDelay(ms int64) int64 {
+	if ms == 0 {
+		return -1
+	}
+	return ms
 }
 
 func settingsOf(c *metadata.TopicConfig) partition.Settings {

@@ -1,6 +1,8 @@
 package log
 
 import (
+	"fmt"
+	"hash/fnv"
 	"math"
 
 	"tidewire/internal/fsx"
@@ -186,6 +188,7 @@ func (l *Log) writeLocked(b []byte, now int64) error {
 			run = run[h.Size():]
 		}
 		seg.size.Store(pos)
+		seg.appended.Store(now)
 		b = b[n:]
 	}
 	return nil
@@ -220,7 +223,7 @@ func (l *Log) noteEpochLocked(h *record.BatchHeader) {
 // segment's relative offsets: then the segment stays empty.
 func (l *Log) runLocked(seg *segment, b []byte, now int64) int {
 	size, run, batches := seg.size.Load(), 0, 0
-	rollTs := seg.rollTs
+	rollTs, segmentMs := seg.rollTs, l.segmentMsLocked(seg)
 	for run < len(b) {
 		h, err := record.ParseHeader(b[run:])
 		if err != nil {
@@ -229,7 +232,7 @@ func (l *Log) runLocked(seg *segment, b []byte, now int64) int {
 		at := size + int64(run)
 		if relative(h.LastOffset(), seg.base) > math.MaxInt32 || at > 0 &&
 			(at+int64(h.Size()) > l.cfg.SegmentBytes ||
-				timeWaited(rollTs, h.MaxTimestamp, seg.created, now) > l.cfg.SegmentMs ||
+				timeWaited(rollTs, h.MaxTimestamp, seg.created, now) > segmentMs ||
 				seg.full(l.cfg.SegmentIndexBytes, batches)) {
 			return run
 		}
@@ -240,6 +243,19 @@ func (l *Log) runLocked(seg *segment, b []byte, now int64) int {
 		batches++
 	}
 	return run
+}
+
+// segmentMsLocked is segment.ms for one segment, shortened by its share of
+// segment.jitter.ms. The share comes from the segment's name, so that a restart does not
+// change it.
+func (l *Log) segmentMsLocked(seg *segment) int64 {
+	jitter := min(l.cfg.SegmentJitterMs, l.cfg.SegmentMs)
+	if jitter <= 0 {
+		return l.cfg.SegmentMs
+	}
+	h := fnv.New64a()
+	_, _ = fmt.Fprintf(h, "%s %d %d", l.key.id, l.key.p, seg.base) // never fails (hash.Hash)
+	return l.cfg.SegmentMs - int64(h.Sum64()%uint64(jitter))
 }
 
 // timeWaited is how long a segment has been open: by timestamps of records, or by

@@ -14,6 +14,8 @@ import (
 type Config struct {
 	SegmentBytes       int64 // segment.bytes; default 500 MiB
 	SegmentMs          int64 // segment.ms; default 7 days
+	SegmentJitterMs    int64 // segment.jitter.ms; default 0
+	FileDeleteDelayMs  int64 // file.delete.delay.ms; negative: at once; default 60 s
 	IndexIntervalBytes int   // index.interval.bytes; default 4096
 	SegmentIndexBytes  int   // segment.index.bytes; default 10 MiB
 	MaxMessageBytes    int   // max.message.bytes, of one stored batch with its header; default 1 MiB + 12
@@ -25,6 +27,7 @@ type Config struct {
 const (
 	DefaultSegmentBytes       = 500 << 20
 	DefaultSegmentMs          = 7 * 24 * 3600 * 1000
+	DefaultFileDeleteDelayMs  = 60_000
 	DefaultIndexIntervalBytes = 4096
 	DefaultSegmentIndexBytes  = 10 << 20
 	DefaultMaxMessageBytes    = 1<<20 + 12
@@ -37,6 +40,9 @@ func (c Config) withDefaults() Config {
 	c.SegmentBytes = min(c.SegmentBytes, math.MaxInt32)
 	if c.SegmentMs <= 0 {
 		c.SegmentMs = DefaultSegmentMs
+	}
+	if c.FileDeleteDelayMs == 0 {
+		c.FileDeleteDelayMs = DefaultFileDeleteDelayMs
 	}
 	if c.IndexIntervalBytes <= 0 {
 		c.IndexIntervalBytes = DefaultIndexIntervalBytes

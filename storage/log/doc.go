@@ -21,7 +21,7 @@
 //
 // Log.mu covers appends: stamping, writes to the page cache, rolls, the list of
 // segments, epochs. Reads take no lock of the log: they load the log end, then
-// the list of segments (copied on a roll), then a segment's size, which an append
+// the list of segments (copied when it changes), then a segment's size, which an append
 // stores in the opposite order; so a read blocks no append and no append a read.
 // The readers' last stable offset is a list that is replaced (producers.view). Each
 // index has a small mutex of its own, since its newest entries are in memory.
@@ -94,9 +94,17 @@
 //   - Snapshots carry all five batches in a trailer. Rejected: Kafka's one batch,
 //     which a leader without followers loses four with; and reading the log instead.
 //
-// Seams for what comes: retention drops a prefix of the segment list and raises
-// logStart, with epochs.truncateUntil; a segment's files are segmentSuffixes.
-// Compaction calls MarkCompacted, then Checkpoint, then swaps, and sets lastSnap to -1
+// # Log start
+//
+// AdvanceLogStarts writes the log-start checkpoint, then publishes the new start, then
+// takes the segments below out of the list, then renames their files (logstart.go); the
+// bin removes them after a delay (bin.go). Whoever loads the list after the start finds a
+// segment for each offset above it; a reader that is late fails to open or read a file, and
+// sees by the start that its offset is out of range. Retain (retention.go) only decides.
+// Rejected: counting the readers of a segment, to close its files with the last; the delay
+// does that for nearly all, and costs a read nothing.
+//
+// Seams for what comes: compaction calls MarkCompacted, then Checkpoint, then swaps, and sets lastSnap to -1
 // so that the next stop writes what the indexes of aborted transactions are now; it
 // must keep the last batch of a segment and of each producer. A cap on open files goes
 // into segment.file and index.fileLocked; others are closed after use.

@@ -49,12 +49,18 @@ func (l *Log) read(dst []byte, from, limit model.Offset, maxBytes int) ([]byte, 
 		return dst, nil
 	}
 	segs := *l.segs.Load()
+	if from < segs[0].base { // the log start has passed it since
+		return dst, outOfRange(from, l.LogStart(), end)
+	}
 	for _, seg := range segs[floorSegment(segs, from):] {
 		if seg.base >= limit {
 			return dst, nil // a gap of compaction reaches to the limit
 		}
 		out, found, err := l.readSegment(dst, seg, from, limit, maxBytes)
 		if err != nil {
+			if start := l.LogStart(); from < start { // its file may be gone, which is no fault of the storage
+				return dst, outOfRange(from, start, end)
+			}
 			return dst, l.readError(seg, err)
 		}
 		if found {
@@ -208,7 +214,7 @@ func (sc *scanner) headerWithin(pos int64) (record.BatchHeader, error) {
 func (l *Log) repairIndexes(seg *segment, cause error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.closed || l.cutting {
+	if l.closed || l.cutting || seg.dropped.Load() { // the files of a dropped one have other names
 		return
 	}
 	l.store.log.Warn("rebuilding indexes", "log", l.name, "segment", baseName(seg.base), "err", cause)

@@ -46,7 +46,13 @@ func (s *Store) openLog(key logKey, name string, cfg Config) (*Log, error) {
 	if err := r.list(); err != nil {
 		return nil, r.fail(err)
 	}
+	if err := r.dropBelow(start); err != nil {
+		return nil, r.fail(err)
+	}
 	end, err := r.run(start)
+	if err == nil && end < start {
+		end, err = r.restartAt(start)
+	}
 	if err != nil {
 		return nil, r.fail(err)
 	}
@@ -64,9 +70,9 @@ func (s *Store) openLog(key logKey, name string, cfg Config) (*Log, error) {
 	l.stable.Store(int64(end))
 	l.toldStable = end
 	start = min(max(start, r.segs[0].base), end)
-	l.epochs = r.epochs.truncateFrom(end).truncateUntil(start)
-	l.epochsNew = !slices.Equal(l.epochs, r.fileEp)
 	l.logStart.Store(int64(start))
+	l.epochs = r.epochsWithin(start, end)
+	l.epochsNew = !slices.Equal(l.epochs, r.fileEp)
 	if !haveHW {
 		hw = start
 	}
@@ -84,7 +90,12 @@ func (r *recovery) fail(err error) error {
 	for _, seg := range r.segs {
 		_ = seg.close()
 	}
-	if !model.HasCode(err, model.StorageError) {
+	switch {
+	case fsx.IsNoDescriptor(err):
+		err = noDescriptor(err)
+	case fsx.IsNoSpace(err):
+		err = model.Errorf(model.StorageFull, "the disk is full, so that the log of %s cannot be opened", r.l.name).WithCause(err)
+	case !model.HasCode(err, model.StorageError):
 		err = r.l.storageError("open", err)
 	}
 	r.l.store.log.Error("log not opened", "log", r.l.name, "err", err)
@@ -159,6 +170,9 @@ func (r *recovery) list() error {
 		if base, ok := parseBase(e.Name, logSuffix); ok && !e.Dir {
 			seg := newSegment(r.l.store.fs, &r.l.store.indexBufs, r.l.dir, base, now)
 			seg.size.Store(e.Size)
+			if !e.Modified.IsZero() {
+				seg.appended.Store(e.Modified.UnixMilli())
+			}
 			r.segs = append(r.segs, seg)
 		}
 	}
@@ -169,7 +183,7 @@ func (r *recovery) list() error {
 // run brings the segments into order and returns the log end.
 func (r *recovery) run(start model.Offset) (model.Offset, error) {
 	if len(r.segs) == 0 {
-		if r.point > 0 {
+		if r.point > start {
 			return 0, r.endsBelow(0)
 		}
 		if err := r.l.removeSnapshots(func(model.Offset) bool { return true }); err != nil {
@@ -204,7 +218,7 @@ func (r *recovery) run(start model.Offset) (model.Offset, error) {
 	if err != nil {
 		return 0, err
 	}
-	if end < r.point {
+	if end < r.point && start < r.point {
 		return 0, r.endsBelow(end)
 	}
 	return end, r.syncFrom(first)

@@ -305,12 +305,17 @@ func (l *Log) sync() {
 }
 
 func (l *Log) syncFiles(sealed []*segment, active *segment, snaps []pendingSnapshot, dir bool) error {
+	// What a dropped segment holds lies below the log start: nobody needs it durable, and
+	// its files may be closed and gone.
 	for _, s := range sealed {
-		if err := s.sync(true); err != nil {
+		if s.dropped.Load() {
+			continue
+		}
+		if err := s.sync(true); err != nil && !s.dropped.Load() {
 			return err
 		}
 	}
-	if err := active.sync(false); err != nil {
+	if err := active.sync(false); err != nil && !active.dropped.Load() {
 		return err
 	}
 	for _, s := range snaps {

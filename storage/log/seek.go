@@ -35,6 +35,9 @@ func (l *Log) seekTime(ts int64, limit model.Offset) (off model.Offset, recTs in
 			break
 		}
 		off, recTs, found, err = l.seekSegment(seg, seek{ts, start, limit})
+		if err != nil && l.LogStart() > start { // the segment's file may be gone: look again from there
+			return l.OffsetForTimestamp(ts, limit)
+		}
 		if err != nil {
 			return 0, 0, false, l.readError(seg, err)
 		}

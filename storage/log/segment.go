@@ -38,6 +38,12 @@ type segment struct {
 	maxTs atomic.Int64 // largest timestamp; -1 none; only a hint while maxKnown is false
 	known atomic.Bool  // maxTs has been loaded or built
 
+	// appended is when the segment was last written to, wall clock in milliseconds; what
+	// retention goes by where records have no usable timestamp.
+	appended atomic.Int64
+	dropped  atomic.Bool // below the log start and out of the list; its files are about to go
+	warned   atomic.Bool // that its timestamps lie in the future was logged
+
 	fmu    sync.Mutex
 	f      fsx.File // guarded by fmu; opened on first use
 	closed bool     // guarded by fmu: opening again could find the file of a later log of this name
@@ -71,6 +77,7 @@ func newSegment(fsys fsx.FS, bufs *sync.Pool, dir string, base model.Offset, now
 	s.tim = index{fs: fsys, path: p + timeIndexSuffix, entrySz: timeEntrySize, bufs: bufs}
 	s.txn = txnIndex{fs: fsys, path: p + txnIndexSuffix, base: base}
 	s.maxTs.Store(noTimestamp)
+	s.appended.Store(now)
 	return s
 }
 

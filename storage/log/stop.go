@@ -23,6 +23,7 @@ func (s *Store) Close() error {
 	s.loopDone.Wait()
 	s.sched.close()
 
+	s.bin.close()
 	logs := s.openLogs()
 	err := s.forEach(logs, (*Log).finish)
 	s.cpMu.Lock()

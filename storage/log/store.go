@@ -27,6 +27,7 @@ type Store struct {
 	log   *slog.Logger
 	sched *scheduler
 	trash *trash
+	bin   *bin
 
 	closedErr     *error
 	indexBufs     sync.Pool // of *[tailBytes]byte
@@ -76,8 +77,10 @@ func OpenStore(o StoreOptions) (*Store, error) {
 	if err := s.trash.load(o.Now()); err != nil {
 		return nil, fmt.Errorf("open the data folder: %w", err)
 	}
+	s.bin = newBin(s.fs, s.log)
 	s.sched.start(o.Group)
 	s.run("log-checkpoint", s.checkpointLoop)
+	s.run("log-segment-deletion", func(ctx context.Context) { s.bin.loop(ctx, s.stop, o.Now) })
 	s.run("log-trash", func(ctx context.Context) { s.trash.loop(ctx, s.stop, o.Now) })
 	return s, nil
 }
@@ -163,8 +166,9 @@ func (s *Store) writeCheckpoint(i int) error {
 
 // Open opens or creates a partition's log; recovery runs here when it must. It
 // may run in parallel for different partitions. A folder whose partition.metadata
-// names another topic id is moved to Dir/trash first. An error of code
-// StorageError means that the folder is damaged below its checkpointed stable end
+// names another topic id is moved to Dir/trash first. With StorageFull (no
+// room on the disk) or LeaderUnavailable (no descriptor left) opening may be tried again. An
+// error of code StorageError means that the folder is damaged below its checkpointed stable end
 // and was left as it is; the node's next stop is then not a clean one.
 func (s *Store) Open(id model.TopicID, topic string, p model.PartitionID, cfg Config) (*Log, error) {
 	key := logKey{id, p}
@@ -335,12 +339,14 @@ func (s *Store) checkpointCpLocked(all bool) error {
 	}
 	var err error
 	for _, l := range s.openLogs() {
-		synced := l.synced.Load()
-		note(cpReplication, l, l.hw.Load())
-		note(cpLogStart, l, l.logStart.Load())
-		if e := l.flushEpochs(); isErr(e, errCutting) {
-			continue // the truncation lowers its recovery point itself
-		} else if e != nil {
+		synced, hw, start := l.synced.Load(), l.hw.Load(), l.logStart.Load()
+		e := l.flushEpochs()
+		if isErr(e, errCutting) {
+			continue // the truncation lowers what is checkpointed itself, each at its time
+		}
+		note(cpReplication, l, hw)
+		note(cpLogStart, l, start)
+		if e != nil {
 			err = firstErr(err, l.storageError("write "+epochFile, e))
 			continue
 		}
@@ -350,9 +356,10 @@ func (s *Store) checkpointCpLocked(all bool) error {
 	allOpen := len(s.folders) == 0
 	s.mu.Unlock()
 	for i := range s.cp {
-		if !changed[i] && !s.cpBehind[i] && !all || !s.found.have[i] && !allOpen {
+		if !changed[i] && !s.cpBehind[i] && !all || !s.found.have[i] && !allOpen && i != cpLogStart {
 			// One that was lost is written again when every log is in it: an absent
-			// file makes recovery careful, an absent entry means a new log.
+			// file makes recovery careful, an absent entry means a new log. To log starts
+			// both mean the same, and a moved one must not wait.
 			continue
 		}
 		if e := s.writeCheckpoint(i); e != nil {
