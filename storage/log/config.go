@@ -72,7 +72,12 @@ type StoreOptions struct {
 	// ProducerIDExpiration is producer.id.expiration.ms: producers are forgotten when nothing
 	// was heard of them for so long; default 24 h (KIP-854).
 	ProducerIDExpiration time.Duration
-	MaxInflate           int // bytes that one compressed batch may inflate to in a seek by time; default 64 MiB
+	MaxInflate           int // bytes that one compressed batch may inflate to in a seek by time or in compaction; default 64 MiB
+	// DedupeBufferBytes is the memory for the keys of what one pass of compaction covers, at
+	// 24 bytes a key; default 128 MiB. It is taken while a pass runs, and no more than it needs.
+	DedupeBufferBytes int64
+	// CleanBytesPerSecond is how much compaction reads at most; 0: without limit.
+	CleanBytesPerSecond int64
 }
 
 func (o StoreOptions) withDefaults() StoreOptions {
@@ -93,6 +98,9 @@ func (o StoreOptions) withDefaults() StoreOptions {
 	}
 	if o.ProducerIDExpiration <= 0 {
 		o.ProducerIDExpiration = 24 * time.Hour
+	}
+	if o.DedupeBufferBytes <= 0 {
+		o.DedupeBufferBytes = 128 << 20
 	}
 	if o.MaxInflate <= 0 {
 		o.MaxInflate = 64 << 20

@@ -378,6 +378,25 @@ func (x *index) close() error {
 	return x.release()
 }
 
+// moveTo renames the file, which is there.
+func (x *index) moveTo(name string) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if err := x.fs.Rename(x.path, name); err != nil {
+		return err
+	}
+	x.path = name
+	return nil
+}
+
+// hold opens the file, whose name may soon be another's.
+func (x *index) hold() error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	_, err := x.fileLocked(true)
+	return err
+}
+
 // release closes the file until it is needed again.
 func (x *index) release() error {
 	x.mu.Lock()

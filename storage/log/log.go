@@ -29,7 +29,8 @@ type Log struct {
 	hw        atomic.Int64
 	caching   atomic.Bool
 	compacted atomic.Bool  // offsets may have gaps (gaps.go)
-	cuts      atomic.Int64 // grows with each truncation, before any byte is cut
+	cuts      atomic.Int64 // grows with each truncation, before any byte is cut, and each swap of compaction
+	cleaned   cleaned
 
 	cutMu sync.Mutex // one truncation at a time, and none while the log ends; held across its syncs
 

@@ -161,6 +161,8 @@ func (l *Log) belowStart() int {
 
 // dropBelowStart takes the segments below the log start out of the log.
 func (l *Log) dropBelowStart(now time.Time) (segments int, bytes int64) {
+	l.cutMu.Lock() // not while files are swapped or cut
+	defer l.cutMu.Unlock()
 	l.mu.Lock()
 	gone, snap := l.takeBelowStartLocked(now.UnixMilli())
 	delay := time.Duration(max(l.cfg.FileDeleteDelayMs, 0)) * time.Millisecond

@@ -36,6 +36,7 @@ func (s *Store) openLog(key logKey, name string, cfg Config) (*Log, error) {
 	point, seen := s.cp[cpRecovery].points[key]
 	start := s.cp[cpLogStart].points[key]
 	hw, haveHW := s.cp[cpReplication].points[key]
+	clean := s.cleaner.points[key]
 	s.cpMu.Unlock()
 	r.point = point
 	l.hw.Store(int64(hw))
@@ -44,6 +45,9 @@ func (s *Store) openLog(key logKey, name string, cfg Config) (*Log, error) {
 		return nil, r.fail(err)
 	}
 	if err := r.list(); err != nil {
+		return nil, r.fail(err)
+	}
+	if err := r.settleCleaning(); err != nil {
 		return nil, r.fail(err)
 	}
 	if err := r.dropBelow(start); err != nil {
@@ -63,6 +67,11 @@ func (s *Store) openLog(key logKey, name string, cfg Config) (*Log, error) {
 	}
 	l.segs.Store(&r.segs)
 	if err := r.tidySnapshots(end); err != nil {
+		return nil, r.fail(err)
+	}
+	if clean <= end {
+		l.cleaned.point.Store(int64(clean))
+	} else if err := s.forgetCleanPoint(key); err != nil {
 		return nil, r.fail(err)
 	}
 	l.logEnd.Store(int64(end))

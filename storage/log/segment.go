@@ -41,8 +41,9 @@ type segment struct {
 	// appended is when the segment was last written to, wall clock in milliseconds; what
 	// retention goes by where records have no usable timestamp.
 	appended atomic.Int64
-	dropped  atomic.Bool // below the log start and out of the list; its files are about to go
-	warned   atomic.Bool // that its timestamps lie in the future was logged
+	dropped  atomic.Bool  // below the log start and out of the list; its files are about to go
+	firstTs  atomic.Int64 // largest timestamp of the first batch; 0 not known; see Log.firstTimestamp
+	warned   atomic.Bool  // that its timestamps lie in the future was logged
 
 	fmu    sync.Mutex
 	f      fsx.File // guarded by fmu; opened on first use

@@ -49,6 +49,7 @@ func (s *Store) Close() error {
 
 // finish makes all of a log durable, the active segment's indexes included.
 func (l *Log) finish() error {
+	l.cleaned.gate.shut() // for good
 	l.cutMu.Lock()
 	defer l.cutMu.Unlock()
 	if err := l.Failed(); err != nil {

@@ -45,8 +45,11 @@ type Store struct {
 	cpMu     sync.Mutex          // one writer of checkpoints at a time; before mu
 	cp       [cpKinds]checkpoint // guarded by cpMu
 	cpBehind [cpKinds]bool       // guarded by cpMu: the last write failed, the next round writes again
+	cleaner  checkpoint          // guarded by cpMu: where what is dirty begins, of logs that were compacted
 	stop     chan struct{}
 	loopDone sync.WaitGroup
+
+	cleanSlot chan struct{} // held by the pass of compaction that has the dedupe buffer
 }
 
 // expireInterval is how often idle producers are looked for.
@@ -63,7 +66,7 @@ type decoder struct {
 // time may have a folder open; that is for the caller to see to.
 func OpenStore(o StoreOptions) (*Store, error) {
 	o = o.withDefaults()
-	s := &Store{fs: o.FS, o: o, log: o.Logger, logs: map[logKey]*Log{}, names: map[string]logKey{}, folders: map[string]bool{}, stop: make(chan struct{})}
+	s := &Store{fs: o.FS, o: o, log: o.Logger, logs: map[logKey]*Log{}, names: map[string]logKey{}, folders: map[string]bool{}, stop: make(chan struct{}), cleanSlot: make(chan struct{}, 1)}
 	var closed error = errClosed
 	s.closedErr = &closed
 	s.indexBufs.New = func() any { return new([tailBytes]byte) }
@@ -107,6 +110,9 @@ func (s *Store) prepare() error {
 	}
 	var err error
 	if s.found, err = loadCheckpoints(s.fs, s.o.Dir, s.log.Warn); err != nil {
+		return err
+	}
+	if s.cleaner, _, err = loadCheckpoint(s.fs, s.o.Dir, cleanerFile, s.log.Warn); err != nil {
 		return err
 	}
 	entries, err := s.fs.ReadDir(s.path(topicsDir))
@@ -215,6 +221,7 @@ func (s *Store) Remove(l *Log) error {
 		return model.Errorf(model.Internal, "the log of %s is not open", l.name)
 	}
 	s.mu.Unlock()
+	l.cleaned.gate.shut() // for good
 	// No checkpoint meanwhile: it would write the epoch file into the folder of the next
 	// log of this name.
 	l.cutMu.Lock()
@@ -231,6 +238,7 @@ func (s *Store) Remove(l *Log) error {
 	for i := range s.cp {
 		delete(s.cp[i].points, l.key)
 	}
+	delete(s.cleaner.points, l.key)
 	return err
 }
 
@@ -379,7 +387,50 @@ func (s *Store) lowerCheckpoints(l *Log, c *cut) error {
 	}
 	s.cpMu.Lock()
 	defer s.cpMu.Unlock()
-	return firstErr(s.lowerCpLocked(cpRecovery, l.key, point), s.lowerCpLocked(cpReplication, l.key, c.end))
+	return firstErr(s.lowerCleanPointCpLocked(l, c.end), s.lowerCpLocked(cpRecovery, l.key, point), s.lowerCpLocked(cpReplication, l.key, c.end))
+}
+
+// setCleanPoint makes it durable how far a log is clean.
+func (s *Store) setCleanPoint(l *Log, to model.Offset) error {
+	s.cpMu.Lock()
+	defer s.cpMu.Unlock()
+	old, had := s.cleaner.points[l.key]
+	s.cleaner.points[l.key] = to
+	if err := s.writeCleanerCpLocked(); err != nil {
+		delete(s.cleaner.points, l.key)
+		if had {
+			s.cleaner.points[l.key] = old
+		}
+		return err
+	}
+	l.cleaned.point.Store(int64(to))
+	return nil
+}
+
+func (s *Store) writeCleanerCpLocked() error {
+	s.cleaner.generation++
+	return fsx.WriteFile(s.fs, s.path(cleanerFile), s.cleaner.encode(cleanerFile))
+}
+
+// forgetCleanPoint is for a log that does not have what was clean: another one of its key
+// was here before.
+func (s *Store) forgetCleanPoint(key logKey) error {
+	s.cpMu.Lock()
+	defer s.cpMu.Unlock()
+	delete(s.cleaner.points, key)
+	return s.writeCleanerCpLocked()
+}
+
+// lowerCleanPointCpLocked comes before a truncation: what is appended at its offsets later
+// must count as dirty, or a tombstone among it could go before what it deletes.
+func (s *Store) lowerCleanPointCpLocked(l *Log, to model.Offset) error {
+	l.cleaned.failed.Store(nil)
+	if model.Offset(l.cleaned.point.Load()) <= to && s.cleaner.points[l.key] <= to {
+		return nil
+	}
+	l.cleaned.point.Store(int64(to))
+	s.cleaner.points[l.key] = to
+	return s.writeCleanerCpLocked()
 }
 
 // lowerLogStart follows a full truncation that begins the log anew below its old start,

@@ -20,6 +20,7 @@ import (
 // changed; StorageError, and the log has latched, when a truncation could not be
 // completed (the next start finds the log before, within or after it).
 func (l *Log) TruncateTo(off model.Offset) error {
+	defer l.cleaned.gate.shut()()
 	l.cutMu.Lock()
 	defer l.cutMu.Unlock()
 	c, err := l.beginCut(func(c *cut) error { return l.findCutLocked(c, off) })
@@ -37,6 +38,7 @@ func (l *Log) TruncateFullyAndStartAt(off model.Offset) error {
 	if off < 0 {
 		return model.Errorf(model.InvalidArgument, "a log cannot start at offset %d", off)
 	}
+	defer l.cleaned.gate.shut()()
 	l.cutMu.Lock()
 	defer l.cutMu.Unlock()
 	c, err := l.beginCut(func(c *cut) error { c.full, c.end, c.change = true, off, true; return nil })

@@ -166,6 +166,43 @@ func (x *txnIndex) sync() error {
 	return firstErr(err, f.Close())
 }
 
+// ensure makes the file if there is none.
+func (x *txnIndex) ensure() error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	f, err := x.fs.OpenFile(x.path, fsx.ReadWrite|fsx.Create)
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+// moveTo renames the file, which is there.
+func (x *txnIndex) moveTo(name string) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if err := x.fs.Rename(x.path, name); err != nil {
+		return err
+	}
+	x.path = name
+	return nil
+}
+
+// hold takes all entries into memory, as the file's name may soon be another's.
+func (x *txnIndex) hold() error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	all, err := x.entriesLocked()
+	if err != nil {
+		return err
+	}
+	x.flushed, x.tail = 0, nil
+	for _, a := range all {
+		x.tail = a.append(x.tail)
+	}
+	return nil
+}
+
 // replace makes the index hold these entries and nothing else; without any there is no
 // file.
 func (x *txnIndex) replace(entries []AbortedTransaction) error {
