@@ -32,13 +32,13 @@ type cleaning struct {
 func (c *cleaning) run() (CleanResult, error) {
 	l := c.l
 	st := l.CleanState(c.policy, c.now)
+	c.res.From, c.res.To = st.From, st.From
 	if st.Failed != nil {
 		return c.res, st.Failed
 	}
 	if st.Dirty == 0 {
 		return c.res, nil
 	}
-	c.res.From, c.res.To = st.From, st.From
 	segs := *l.segs.Load()
 	lo, hi := floorSegment(segs, l.LogStart()), floorSegment(segs, st.To)
 	first := floorSegment(segs, st.From)

@@ -165,6 +165,7 @@ func (l *Log) dropBelowStart(now time.Time) (segments int, bytes int64) {
 	defer l.cutMu.Unlock()
 	l.mu.Lock()
 	gone, snap := l.takeBelowStartLocked(now.UnixMilli())
+	first, none := l.firstBase(), l.prods.empty()
 	delay := time.Duration(max(l.cfg.FileDeleteDelayMs, 0)) * time.Millisecond
 	l.mu.Unlock()
 	if len(gone) == 0 {
@@ -173,6 +174,9 @@ func (l *Log) dropBelowStart(now time.Time) (segments int, bytes int64) {
 	// The segment that follows may be new: its name must not be lost when theirs are, nor
 	// the producers, of whom no batch is left.
 	err := l.writeRollSnapshot(snap)
+	if err == nil && snap == nil && !none {
+		err = l.ensureSnapshot(slices.Concat(gone, *l.segs.Load()), first)
+	}
 	if err == nil {
 		err = l.store.fs.SyncDir(l.dir)
 	}
@@ -200,8 +204,8 @@ func (l *Log) dropBelowStart(now time.Time) (segments int, bytes int64) {
 }
 
 // takeBelowStartLocked publishes the list of segments without those below the log start.
-// When the disk has no room even for an empty file, the active one stays for now. When it
-// goes, snap has the producers.
+// When the disk has no room even for an empty file, the active one stays for now. snap
+// has the producers at the new first segment when that is not on disk yet.
 func (l *Log) takeBelowStartLocked(now int64) (gone []*segment, snap *pendingSnapshot) {
 	n := l.belowStart()
 	if n == 0 || l.closed || l.cutting || l.Failed() != nil {
@@ -221,6 +225,11 @@ func (l *Log) takeBelowStartLocked(now int64) (gone []*segment, snap *pendingSna
 			next = slices.Clone(segs[n:])
 		}
 	}
+	for _, s := range l.snaps { // of the roll to the segment that is the first now
+		if s.off == next[0].base {
+			snap = &s
+		}
+	}
 	for _, s := range segs[:n] {
 		s.dropped.Store(true)
 	}
@@ -229,7 +238,22 @@ func (l *Log) takeBelowStartLocked(now int64) (gone []*segment, snap *pendingSna
 	return segs[:n], snap
 }
 
-// writeRollSnapshot writes the snapshot of a segment that begins without the one before.
+func (l *Log) firstBase() model.Offset { return (*l.segs.Load())[0].base }
+
+// ensureSnapshot makes sure of a snapshot at the base of a segment before those below are
+// removed, of which nothing else is known then.
+func (l *Log) ensureSnapshot(segs []*segment, base model.Offset) error {
+	if ok, err := fsx.Exists(l.store.fs, l.snapshotPath(base)); ok || err != nil {
+		return err
+	}
+	st, err := l.stateAt(segs, base)
+	if err != nil || len(st.byID) == 0 {
+		return err
+	}
+	return l.writeSnapshot(pendingSnapshot{base, (&snapshot{byID: st.byID}).encode()})
+}
+
+// writeRollSnapshot writes the snapshot of the segment that is about to be the first.
 func (l *Log) writeRollSnapshot(snap *pendingSnapshot) error {
 	if snap == nil {
 		return nil
@@ -277,6 +301,11 @@ func (r *recovery) dropBelow(start model.Offset) error {
 	}
 	if len(gone) == 0 {
 		return nil
+	}
+	if n > 0 {
+		if err := r.l.ensureSnapshot(r.segs, first); err != nil {
+			r.l.store.log.Warn("producers below the log start are not known", "log", r.l.name, "err", err)
+		}
 	}
 	// A killed process may have left the next segment's name to the page cache.
 	if err := r.l.store.fs.SyncDir(r.l.dir); err != nil {
