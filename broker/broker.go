@@ -63,6 +63,8 @@ type Config struct {
 	Appended func(bytes int)
 	// RetentionInterval is how often retention looks at the logs; 0 is 30 s.
 	RetentionInterval time.Duration
+	// CompactionInterval is how often compaction looks for a log to compact; 0 is 15 s.
+	CompactionInterval time.Duration
 }
 
 // Broker is one node's broker. Its methods are safe for concurrent use.
@@ -76,13 +78,14 @@ type Broker struct {
 	now        func() time.Time
 	appended   func(bytes int)
 
-	topics    sync.Map   // name → *topic
-	calls     *sync.Pool // of *produceCall; a pool of its own, as their channels belong to this broker's time
-	diskFull  atomic.Bool
-	retention retention
-	draining  chan struct{} // closed by Drain
-	drained   sync.Once
-	cancel    func()
+	topics     sync.Map   // name → *topic
+	calls      *sync.Pool // of *produceCall; a pool of its own, as their channels belong to this broker's time
+	diskFull   atomic.Bool
+	retention  retention
+	compaction compaction
+	draining   chan struct{} // closed by Drain
+	drained    sync.Once
+	cancel     func()
 
 	watchMu  sync.Mutex
 	watchers map[*partition.Watcher]struct{} // guarded by watchMu: woken by every metadata change
@@ -102,6 +105,9 @@ func New(c Config) *Broker {
 	if c.RetentionInterval <= 0 {
 		c.RetentionInterval = retentionInterval
 	}
+	if c.CompactionInterval <= 0 {
+		c.CompactionInterval = compactionInterval
+	}
 	if c.Appended == nil {
 		c.Appended = func(int) {}
 	}
@@ -109,8 +115,9 @@ func New(c Config) *Broker {
 		appended: c.Appended,
 		nodeID:   c.NodeID, meta: c.Metadata, authorizer: c.Authorizer, store: c.Store, logger: c.Logger,
 		group: c.Group, now: c.Now, draining: make(chan struct{}), watchers: map[*partition.Watcher]struct{}{},
-		retention: retention{interval: c.RetentionInterval, kick: make(chan struct{}, 1), clock: newClockWatch(c.Now, c.Monotonic)},
-		calls:     newProducePool(), pending: map[string]struct{}{},
+		retention:  retention{interval: c.RetentionInterval, kick: make(chan struct{}, 1), clock: newClockWatch(c.Now, c.Monotonic)},
+		compaction: compaction{interval: c.CompactionInterval, retries: map[*log.Log]*compactionRetry{}},
+		calls:      newProducePool(), pending: map[string]struct{}{},
 		unopened: map[string]struct{}{}, opening: make(chan struct{}, openers), kick: make(chan struct{}, 1), pass: make(chan struct{}),
 	}
 }
@@ -129,6 +136,7 @@ func (b *Broker) Start() {
 	b.group.Go("broker/reconcile", b.reconcileLoop)
 	b.group.Go("broker/rates", b.ratesLoop)
 	b.group.Go("broker/retention", b.retentionLoop)
+	b.group.Go("broker/compaction", b.compactionLoop)
 }
 
 // Drain makes every waiting read answer now; later waits end at once.
