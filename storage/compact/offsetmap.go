@@ -20,24 +20,53 @@ type slot struct {
 	next   int64  // its offset + 1
 }
 
+// growth is how many times larger a table that is full gets.
+const growth = 8
+
+// firstSlots is what a table begins with: small ones stay in the processor's caches.
+const firstSlots = 8 << 10
+
 // Map is a table of bounded size from keys to their last offsets: open addressing, linear
-// probing, at most four fifths full. It is not safe for concurrent use.
+// probing, at most four fifths full. It begins small, and grows to its bound. It is not safe
+// for concurrent use.
 type Map struct {
 	slots []slot
-	n     int // taken
-	room  int
+	max   int    // slots at most
+	n     int    // taken
 	buf   []byte // seed, then the key that is hashed
 }
 
-// NewMap makes one that takes at most size bytes, and no more than keys keys need. It has
-// room for one key at least.
-func NewMap(size, keys int64, seed Seed) *Map {
-	n := size / slotSize
-	if keys >= 0 && keys < n/2 {
-		n = min(n, keys+keys/4+2)
+// NewMap makes one that takes at most size bytes, those of growing included. It has room for
+// one key at least.
+func NewMap(size int64, seed Seed) *Map {
+	m := &Map{max: int(max(size/(growth+1)*growth/slotSize, 2)), buf: append(make([]byte, 0, 256), seed[:]...)}
+	n := m.max
+	for n/growth >= firstSlots {
+		n /= growth
 	}
-	n = max(n, 2)
-	return &Map{slots: make([]slot, n), room: int(max(n/5*4, 1)), buf: append(make([]byte, 0, 256), seed[:]...)}
+	m.slots = make([]slot, n)
+	return m
+}
+
+func (m *Map) full() bool { return m.n >= max(len(m.slots)/5*4, 1) }
+
+// grow moves to a larger table; false when there may be none.
+func (m *Map) grow() bool {
+	if len(m.slots) == m.max {
+		return false
+	}
+	old := m.slots
+	n := len(old) * growth
+	if n*growth > m.max {
+		n = m.max // all of it, also what the divisions left over
+	}
+	m.slots = make([]slot, n)
+	for i := range old {
+		if s := &old[i]; s.next != 0 {
+			*m.find(s.hi, s.lo) = *s
+		}
+	}
+	return true
 }
 
 // Len is the number of keys.
@@ -70,8 +99,11 @@ func (m *Map) Put(key []byte, off model.Offset) bool {
 	hi, lo := m.hash(key)
 	s := m.find(hi, lo)
 	if s.next == 0 {
-		if m.n == m.room {
-			return false
+		if m.full() {
+			if !m.grow() {
+				return false
+			}
+			s = m.find(hi, lo)
 		}
 		m.n++
 		s.hi, s.lo = hi, lo

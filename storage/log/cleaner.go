@@ -320,15 +320,14 @@ func newSeed() (s compact.Seed, err error) {
 	return s, err
 }
 
-// newPass sizes the map by the offsets that it may have to take.
-func (c *cleaning) newPass(from, to model.Offset) (*compact.Pass, error) {
+func (c *cleaning) newPass(from model.Offset) (*compact.Pass, error) {
 	seed, err := newSeed()
 	if err != nil {
 		return nil, err
 	}
 	o := c.l.store.o
 	return compact.NewPass(compact.Options{
-		Map:     compact.NewMap(o.DedupeBufferBytes, int64(to-from), seed),
+		Map:     compact.NewMap(o.DedupeBufferBytes, seed),
 		Inflate: record.NewDecompressor(o.MaxInflate), Producers: c.l.keeper(),
 		Now: c.now, DeleteAfter: c.policy.DeleteRetentionMs,
 	}, from), nil

@@ -52,7 +52,7 @@ func (c *cleaning) run() (CleanResult, error) {
 	}
 	c.progress(0)
 	var err error
-	if c.pass, err = c.newPass(st.From, st.To); err != nil {
+	if c.pass, err = c.newPass(st.From); err != nil {
 		return c.res, err
 	}
 	if err := c.fillMap(segs[first : hi+1]); err != nil {
