@@ -97,6 +97,10 @@ func (m *Map) find(hi, lo uint64) *slot {
 // and has entered nothing, when a new key finds no room.
 func (m *Map) Put(key []byte, off model.Offset) bool {
 	hi, lo := m.hash(key)
+	return m.put(hi, lo, off)
+}
+
+func (m *Map) put(hi, lo uint64, off model.Offset) bool {
 	s := m.find(hi, lo)
 	if s.next == 0 {
 		if m.full() {

@@ -39,8 +39,35 @@ type Pass struct {
 	txns    txns
 	it      record.Iterator
 	out     record.Rewriter
-	drop    []bool // of the records of the present batch
+	recs    []hashed // of the present batch
 	stats   Stats
+}
+
+// hashed is what a decision needs of a record. The keys of a batch are hashed first and
+// looked up then: so the processor waits for several places of the map at a time.
+type hashed struct {
+	hi, lo uint64
+	off    model.Offset
+	keyed  bool
+	null   bool
+	drop   bool
+}
+
+// readBatch hashes the keys of a batch's records.
+func (p *Pass) readBatch(b *record.Batch) error {
+	if err := b.Records(p.o.Inflate, &p.it); err != nil {
+		return err
+	}
+	p.recs = p.recs[:0]
+	for p.it.Next() {
+		r := p.it.Record()
+		x := hashed{off: r.Offset, keyed: r.Key != nil, null: r.Value == nil}
+		if x.keyed {
+			x.hi, x.lo = p.o.Map.hash(r.Key)
+		}
+		p.recs = append(p.recs, x)
+	}
+	return p.it.Err()
 }
 
 // NewPass begins a pass with the reading of what is dirty, from an offset on.
@@ -75,21 +102,18 @@ func (p *Pass) Note(b *record.Batch) (full bool, err error) {
 		p.covered = max(p.covered, h.NextOffset())
 		return false, nil
 	}
-	if err := b.Records(p.o.Inflate, &p.it); err != nil {
+	if err := p.readBatch(b); err != nil {
 		return false, err
 	}
-	for p.it.Next() {
-		r := p.it.Record()
-		if r.Offset < p.covered {
+	for i := range p.recs {
+		r := &p.recs[i]
+		if r.off < p.covered {
 			continue
 		}
-		if r.Key != nil && !p.o.Map.Put(r.Key, r.Offset) {
+		if r.keyed && !p.o.Map.put(r.hi, r.lo, r.off) {
 			return true, nil
 		}
-		p.covered = r.Offset + 1
-	}
-	if err := p.it.Err(); err != nil {
-		return false, err
+		p.covered = r.off + 1
 	}
 	p.covered = max(p.covered, h.NextOffset())
 	return false, nil
@@ -140,42 +164,39 @@ func (p *Pass) Clean(b *record.Batch, last bool) (out []byte, marker bool, err e
 // choose marks the records that go, and tells how many stay and whether the batch needs a
 // delete horizon.
 func (p *Pass) choose(b *record.Batch) (kept int, stamp bool, err error) {
-	if err := b.Records(p.o.Inflate, &p.it); err != nil {
+	if err := p.readBatch(b); err != nil {
 		return 0, false, err
 	}
 	h := &b.Header
 	horizon := h.Attributes.Has(record.AttrDeleteHorizon)
 	expired := horizon && h.BaseTimestamp <= p.o.Now
-	p.drop = p.drop[:0]
-	for p.it.Next() {
-		r := p.it.Record()
-		gone := p.goes(r, expired)
-		p.drop = append(p.drop, gone)
-		p.stats.Records++
-		if gone {
+	for i := range p.recs {
+		r := &p.recs[i]
+		if r.drop = p.goes(r, expired); r.drop {
 			continue
 		}
 		kept++
 		// Not while the map ends within the batch: its later tombstones would go too early.
-		if r.Value == nil && !horizon && h.NextOffset() <= p.covered {
+		if r.null && !horizon && h.NextOffset() <= p.covered {
 			stamp = true
 		}
 	}
+	p.stats.Records += int64(len(p.recs))
 	p.stats.Kept += int64(kept)
-	return kept, stamp, p.it.Err()
+	return kept, stamp, nil
 }
 
-func (p *Pass) goes(r *record.Record, expired bool) bool {
+func (p *Pass) goes(r *hashed, expired bool) bool {
 	switch {
-	case r.Offset >= p.covered:
+	case r.off >= p.covered:
 		return false
-	case r.Key == nil:
+	case !r.keyed:
 		p.stats.Keyless++
 		return true
-	case p.o.Map.Last(r.Key) > r.Offset:
+	case model.Offset(p.o.Map.find(r.hi, r.lo).next-1) > r.off:
 		p.stats.Superseded++
 		return true
-	case r.Value == nil && expired:
+	case r.null && expired:
 		p.stats.Tombstones++
 		return true
 	}
@@ -190,7 +211,7 @@ func (p *Pass) rewrite(b *record.Batch, stamp bool) ([]byte, error) {
 		p.out.SetDeleteHorizon(p.o.Now + p.o.DeleteAfter)
 	}
 	for i := 0; p.it.Next(); i++ {
-		if !p.drop[i] {
+		if !p.recs[i].drop {
 			p.out.Keep(&p.it)
 		}
 	}

@@ -129,6 +129,11 @@ type reader struct {
 }
 
 func (r *reader) varint() int64 {
+	if len(r.b) > 0 && r.b[0] < 0x80 { // most are one byte
+		v := r.b[0]
+		r.b = r.b[1:]
+		return int64(v>>1) ^ -int64(v&1)
+	}
 	v, n := binary.Varint(r.b)
 	if n <= 0 {
 		r.bad = true
