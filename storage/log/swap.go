@@ -174,7 +174,7 @@ func (l *Log) refreshSnapshot() error {
 	}
 	s, err := decodeSnapshot(b, off)
 	if err != nil {
-		return nil //nolint:nilerr // a damaged one is the next start's business
+		return nil // a damaged one is the next start's business
 	}
 	segs := *l.segs.Load()
 	old := s.txns
