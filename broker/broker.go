@@ -34,6 +34,7 @@ type Store interface {
 	Open(id model.TopicID, topic string, p model.PartitionID, cfg log.Config) (*log.Log, error)
 	Remove(l *log.Log) error
 	Sweep(expected func(folder string) bool) error
+	AdvanceLogStarts(moves []log.StartMove)
 }
 
 // Caller is on whose behalf a call is made and where it came from.
@@ -53,7 +54,17 @@ type Config struct {
 	Store      Store
 	Logger     *slog.Logger
 	Group      *lifecycle.Group
-	Now        func() time.Time
+	Now        func() time.Time // wall clock
+	// Monotonic tells time that setting the wall clock does not change, from any moment
+	// on; nil is the process's own.
+	Monotonic func() time.Duration
+	// Appended is told the bytes that produce calls hand to the logs, before they are
+	// written; nil: nobody wants to know.
+	Appended func(bytes int)
+	// RetentionInterval is how often retention looks at the logs; 0 is 30 s.
+	RetentionInterval time.Duration
+	// CompactionInterval is how often compaction looks for a log to compact; 0 is 15 s.
+	CompactionInterval time.Duration
 }
 
 // Broker is one node's broker. Its methods are safe for concurrent use.
@@ -65,29 +76,49 @@ type Broker struct {
 	logger     *slog.Logger
 	group      *lifecycle.Group
 	now        func() time.Time
+	appended   func(bytes int)
 
-	topics   sync.Map   // name → *topic
-	calls    *sync.Pool // of *produceCall; a pool of its own, as their channels belong to this broker's time
-	diskFull atomic.Bool
-	draining chan struct{} // closed by Drain
-	drained  sync.Once
-	cancel   func()
+	topics     sync.Map   // name → *topic
+	calls      *sync.Pool // of *produceCall; a pool of its own, as their channels belong to this broker's time
+	diskFull   atomic.Bool
+	retention  retention
+	compaction compaction
+	draining   chan struct{} // closed by Drain
+	drained    sync.Once
+	cancel     func()
 
 	watchMu  sync.Mutex
 	watchers map[*partition.Watcher]struct{} // guarded by watchMu: woken by every metadata change
 
 	mu      sync.Mutex
 	pending map[string]struct{} // guarded by mu: topics to look at
-	kick    chan struct{}
-	pass    chan struct{} // guarded by mu: closed when the pass that began after now has ended
+	// unopened are the topics with partitions that could not be opened for a cause that
+	// may pass.
+	unopened map[string]struct{} // guarded by mu
+	opening  chan struct{}       // a slot for each log that is being opened
+	kick     chan struct{}
+	pass     chan struct{} // guarded by mu: closed when the pass that began after now has ended
 }
 
 // New returns a broker that does nothing until Start.
 func New(c Config) *Broker {
+	if c.RetentionInterval <= 0 {
+		c.RetentionInterval = retentionInterval
+	}
+	if c.CompactionInterval <= 0 {
+		c.CompactionInterval = compactionInterval
+	}
+	if c.Appended == nil {
+		c.Appended = func(int) {}
+	}
 	return &Broker{
-		nodeID: c.NodeID, meta: c.Metadata, authorizer: c.Authorizer, store: c.Store, logger: c.Logger,
+		appended: c.Appended,
+		nodeID:   c.NodeID, meta: c.Metadata, authorizer: c.Authorizer, store: c.Store, logger: c.Logger,
 		group: c.Group, now: c.Now, draining: make(chan struct{}), watchers: map[*partition.Watcher]struct{}{},
-		calls: newProducePool(), pending: map[string]struct{}{}, kick: make(chan struct{}, 1), pass: make(chan struct{}),
+		retention:  retention{interval: c.RetentionInterval, kick: make(chan struct{}, 1), clock: newClockWatch(c.Now, c.Monotonic)},
+		compaction: compaction{interval: c.CompactionInterval, retries: map[*log.Log]*compactionRetry{}},
+		calls:      newProducePool(), pending: map[string]struct{}{},
+		unopened: map[string]struct{}{}, opening: make(chan struct{}, openers), kick: make(chan struct{}, 1), pass: make(chan struct{}),
 	}
 }
 
@@ -104,6 +135,8 @@ func (b *Broker) Start() {
 	}
 	b.group.Go("broker/reconcile", b.reconcileLoop)
 	b.group.Go("broker/rates", b.ratesLoop)
+	b.group.Go("broker/retention", b.retentionLoop)
+	b.group.Go("broker/compaction", b.compactionLoop)
 }
 
 // Drain makes every waiting read answer now; later waits end at once.

@@ -12,6 +12,7 @@ type collector struct {
 	b                                             *Broker
 	recordsIn, recordsOut, recordsOld, bytesIn    *prometheus.Desc
 	bytesOut, topics, partitions, failed, logSize *prometheus.Desc
+	goneSegments, goneBytes, future, paused       *prometheus.Desc
 }
 
 // RegisterMetrics adds the broker's metrics to a registry.
@@ -19,17 +20,22 @@ func (b *Broker) RegisterMetrics(r prometheus.Registerer) {
 	desc := func(name, help string) *prometheus.Desc {
 		return prometheus.NewDesc("tidewire_"+name, help, nil, nil)
 	}
+	r.MustRegister(newCompactionCollector(&b.compaction))
 	r.MustRegister(&collector{
-		b:          b,
-		recordsIn:  desc("produced_records_total", "Records of produce requests that were appended or refused by their partition."),
-		recordsOut: desc("fetched_records_total", "Records given to readers."),
-		recordsOld: desc("produced_expired_records_total", "Records that were older than retention.ms when they were produced."),
-		bytesIn:    desc("produced_bytes_total", "Bytes of keys, values and headers of produce requests."),
-		bytesOut:   desc("fetched_bytes_total", "Bytes of keys, values and headers given to readers."),
-		topics:     desc("topics", "Topics with a replica on this node."),
-		partitions: desc("partitions", "Partitions with a replica on this node."),
-		failed:     desc("offline_partitions", "Partitions of this node that cannot be read."),
-		logSize:    desc("log_size_bytes", "Bytes of record data on this node's disk."),
+		b:            b,
+		recordsIn:    desc("produced_records_total", "Records of produce requests that were appended or refused by their partition."),
+		recordsOut:   desc("fetched_records_total", "Records given to readers."),
+		recordsOld:   desc("produced_expired_records_total", "Records that were older than retention.ms when they were produced."),
+		bytesIn:      desc("produced_bytes_total", "Bytes of keys, values and headers of produce requests."),
+		bytesOut:     desc("fetched_bytes_total", "Bytes of keys, values and headers given to readers."),
+		topics:       desc("topics", "Topics with a replica on this node."),
+		partitions:   desc("partitions", "Partitions with a replica on this node."),
+		failed:       desc("offline_partitions", "Partitions of this node that cannot be read."),
+		logSize:      desc("log_size_bytes", "Bytes of record data on this node's disk."),
+		goneSegments: desc("retention_deleted_segments_total", "Segments deleted by retention."),
+		goneBytes:    desc("retention_deleted_bytes_total", "Bytes of record data deleted by retention."),
+		future:       desc("retention_future_segments", "Segments found by the last pass of retention with a timestamp beyond message.timestamp.after.max.ms; they go by their last append."),
+		paused:       desc("retention_time_paused", "1 while the wall clock is in doubt and nothing is deleted by retention.ms, else 0."),
 	})
 }
 
@@ -37,6 +43,7 @@ func (b *Broker) RegisterMetrics(r prometheus.Registerer) {
 func (c *collector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		c.recordsIn, c.recordsOut, c.recordsOld, c.bytesIn, c.bytesOut, c.topics, c.partitions, c.failed, c.logSize,
+		c.goneSegments, c.goneBytes, c.future, c.paused,
 	} {
 		out <- d
 	}
@@ -77,6 +84,14 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	gauge(c.partitions, float64(partitions))
 	gauge(c.failed, float64(failed))
 	gauge(c.logSize, float64(size))
+	counter(c.goneSegments, c.b.retention.segments.Load())
+	counter(c.goneBytes, c.b.retention.bytes.Load())
+	gauge(c.future, float64(c.b.retention.future.Load()))
+	paused := 0.0
+	if c.b.retention.paused.Load() {
+		paused = 1
+	}
+	gauge(c.paused, paused)
 }
 
 func countFailed(parts []*partition.Partition) int {

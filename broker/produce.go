@@ -92,7 +92,7 @@ func (b *Broker) Produce(ctx context.Context, c Caller, req *ProduceRequest, use
 		b.calls.Put(call)
 		return err
 	}
-	t.rates.in(req.Records)
+	b.appended(t.rates.in(req.Records))
 	call.submit(t, req)
 	reusable := call.await(ctx, req)
 	use(&call.result)
@@ -118,7 +118,7 @@ func (b *Broker) prepare(call *produceCall, t *topic, req *ProduceRequest) error
 		} else if err := checkTimestamp(cfg, i, r.Timestamp, now); err != nil {
 			return err
 		}
-		if cfg.RetentionMs >= 0 && r.Timestamp < now-cfg.RetentionMs {
+		if cfg.Delete && cfg.RetentionMs >= 0 && r.Timestamp < now-cfg.RetentionMs {
 			old++
 		}
 		if r.Key == nil && cfg.Compact {

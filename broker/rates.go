@@ -18,13 +18,15 @@ type rates struct {
 	lastIn, lastOut       int64         // used by the rates goroutine alone
 }
 
-func (r *rates) in(recs []record.Record) {
+// in counts produced records and returns their bytes.
+func (r *rates) in(recs []record.Record) int {
 	n := 0
 	for i := range recs {
 		n += recordBytes(&recs[i])
 	}
 	r.bytesIn.Add(int64(n))
 	r.recordsIn.Add(int64(len(recs)))
+	return n
 }
 
 func (r *rates) out(records, bytes int) {

@@ -9,7 +9,6 @@ import (
 
 	"tidewire/broker/partition"
 	"tidewire/cluster/metadata"
-	"tidewire/internal/model"
 	"tidewire/storage/log"
 )
 
@@ -49,10 +48,18 @@ func (b *Broker) passEnd() <-chan struct{} {
 }
 
 func (b *Broker) reconcileLoop(ctx context.Context) {
+	r := newReopening()
+	defer r.timer.Stop()
 	for {
 		b.reconcilePending()
+		b.mu.Lock()
+		r.plan(len(b.unopened) > 0)
+		b.mu.Unlock()
 		select {
 		case <-b.kick:
+		case <-r.timer.C:
+			r.fired()
+			b.retryUnopened()
 		case <-ctx.Done():
 			return
 		}
@@ -72,14 +79,17 @@ func (b *Broker) reconcilePending() {
 	for _, n := range names {
 		b.reconcileTopic(n, img.Topic(n))
 	}
+	if len(names) > 0 {
+		b.kickRetention() // settings may have changed
+	}
 	b.mu.Lock()
 	close(b.pass)
 	b.pass = make(chan struct{})
 	b.mu.Unlock()
 }
 
-// openers is how many topics are opened at once at the start: opening mostly waits for
-// the disk.
+// openers is how many topics are looked at at once at the start, and how many logs are
+// opened at once: opening mostly waits for the disk.
 const openers = 8
 
 func (b *Broker) openAll(img *metadata.Image) {
@@ -108,6 +118,9 @@ func (b *Broker) reconcileTopic(name string, want *metadata.Topic) {
 	if v, ok := b.topics.Load(name); ok {
 		t = v.(*topic)
 	}
+	b.mu.Lock()
+	delete(b.unopened, name)
+	b.mu.Unlock()
 	if t != nil && (want == nil || t.id != want.ID) {
 		b.topics.Delete(name)
 		b.dropTopic(t)
@@ -120,6 +133,7 @@ func (b *Broker) reconcileTopic(name string, want *metadata.Topic) {
 		t = newTopic(want)
 	}
 	t.config.Store(configOf(want.Config))
+	b.reopenTopic(t, want)
 	b.growTopic(t, want)
 	logs := t.openLogs()
 	for i, p := range *t.parts.Load() {
@@ -147,38 +161,6 @@ func configure(p *partition.Partition, l *log.Log, c *metadata.TopicConfig) {
 
 func (b *Broker) leadership(p *metadata.Partition) partition.Leadership {
 	return partition.Leadership{Leader: p.Leader == b.nodeID, Epoch: p.LeaderEpoch, ISR: len(p.ISR)}
-}
-
-// growTopic opens the partitions that the topic does not have yet and that have a
-// replica here.
-func (b *Broker) growTopic(t *topic, want *metadata.Topic) {
-	have := *t.parts.Load()
-	if len(have) >= len(want.Partitions) {
-		return
-	}
-	parts := slices.Clone(have)
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for i := len(have); i < len(want.Partitions); i++ {
-		id := model.PartitionID(i)
-		var p *partition.Partition
-		var l *log.Log
-		var err error
-		if slices.Contains(want.Partitions[i].Replicas, b.nodeID) {
-			if l, err = b.store.Open(t.id, t.name, id, logConfigOf(want.Config)); err != nil {
-				b.logger.Error("a partition could not be opened", "topic", t.name, "partition", i, "error", err)
-			} else {
-				p = partition.New(l, partition.Identity{Topic: t.name, TopicID: t.id, Partition: id},
-					settingsOf(want.Config), b.nowMs, t.turnOver(id))
-				// Before anybody can find it: records may be routed to it at once.
-				p.SetLeadership(b.leadership(&want.Partitions[i]))
-			}
-		}
-		parts = append(parts, p)
-		t.logs = append(t.logs, l)
-		t.failed = append(t.failed, err)
-	}
-	t.parts.Store(&parts)
 }
 
 // dropTopic ends a topic that was deleted: waiting calls learn it, its files go to the

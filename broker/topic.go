@@ -2,6 +2,7 @@ package broker
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -19,9 +20,12 @@ type topicConfig struct {
 	MinInsyncReplicas    int
 	LogAppendTime        bool
 	Compact              bool
-	RetentionMs          int64 // −1: unlimited
-	TimestampBeforeMaxMs int64 // −1: unlimited
-	TimestampAfterMaxMs  int64 // −1: unlimited
+	Delete               bool            // cleanup.policy holds delete
+	RetentionBytes       int64           // −1: unlimited
+	RetentionMs          int64           // −1: unlimited
+	TimestampBeforeMaxMs int64           // −1: unlimited
+	TimestampAfterMaxMs  int64           // −1: unlimited
+	Clean                log.CleanPolicy // without the offsets
 }
 
 // topic mirrors one topic of the image on this node.
@@ -81,20 +85,52 @@ func (t *topic) openLogs() []*log.Log {
 	return out
 }
 
+// appendLogs is openLogs into memory of the caller.
+func (t *topic) appendLogs(out []*log.Log) []*log.Log {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return append(out, t.logs...)
+}
+
 func configOf(c *metadata.TopicConfig) *topicConfig {
 	return &topicConfig{
 		MaxMessageBytes: int(c.MaxMessageBytes), MinInsyncReplicas: int(c.MinInsyncReplicas),
 		LogAppendTime: c.TimestampType == metadata.LogAppendTime, Compact: c.CleanupPolicy.Compact, RetentionMs: c.RetentionMs,
+		Delete: c.CleanupPolicy.Delete, RetentionBytes: c.RetentionBytes,
 		TimestampBeforeMaxMs: c.TimestampBeforeMaxMs, TimestampAfterMaxMs: c.TimestampAfterMaxMs,
+		Clean: log.CleanPolicy{
+			DeleteRetentionMs: c.DeleteRetentionMs, MinLagMs: c.MinCompactionLagMs, MaxLagMs: maxLag(c), MinDirtyRatio: c.MinCleanableDirtyRatio,
+		},
 	}
 }
 
+// maxLag is max.compaction.lag.ms as compaction takes it, for which 0 is without limit.
+func maxLag(c *metadata.TopicConfig) int64 {
+	if c.MaxCompactionLagMs == math.MaxInt64 {
+		return 0
+	}
+	return c.MaxCompactionLagMs
+}
+
 func logConfigOf(c *metadata.TopicConfig) log.Config {
+	segmentMs := c.SegmentMs
+	if c.CleanupPolicy.Compact { // what is in the active segment is out of reach (KIP-354)
+		segmentMs = min(segmentMs, c.MaxCompactionLagMs)
+	}
 	return log.Config{
-		SegmentBytes: c.SegmentBytes, SegmentMs: c.SegmentMs, IndexIntervalBytes: int(c.IndexIntervalBytes),
+		SegmentBytes: c.SegmentBytes, SegmentMs: segmentMs, IndexIntervalBytes: int(c.IndexIntervalBytes),
 		SegmentIndexBytes: int(c.SegmentIndexBytes), MaxMessageBytes: int(c.MaxMessageBytes),
 		LogAppendTime: c.TimestampType == metadata.LogAppendTime, WriteCaching: c.WriteCaching,
+		SegmentJitterMs: c.SegmentJitterMs, FileDeleteDelayMs: deleteDelay(c.FileDeleteDelayMs),
 	}
+}
+
+// deleteDelay is file.delete.delay.ms as the log takes it, for which 0 is the default.
+func deleteDelay(ms int64) int64 {
+	if ms == 0 {
+		return -1
+	}
+	return ms
 }
 
 func settingsOf(c *metadata.TopicConfig) partition.Settings {

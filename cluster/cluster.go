@@ -15,6 +15,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"sync"
 	"time"
 
@@ -47,6 +48,9 @@ type Config struct {
 	// any more. nil: only logged.
 	Fatal func(error)
 	Now   func() time.Time // nil: time.Now
+	// Room makes room on the disk for so many bytes, where it can, and returns the free
+	// bytes. It is called before each write of metadata. nil: there is room.
+	Room func(need int64) int64
 }
 
 // Cluster is this node's part in the metadata quorum. All methods are safe for
@@ -124,11 +128,14 @@ func (c *Cluster) Image() *metadata.Image { return c.fsm.Image() }
 // Propose orders a command and returns once it is applied on this node. A refusal is
 // returned as the error, a *model.Error, and also stands in Result.Refusal. When the
 // command never entered the log the error is quorum-unavailable (not-applied), when it
-// may have, commit-unknown.
+// may have, commit-unknown; storage-full (not-applied) when the disk has no room left.
 func (c *Cluster) Propose(ctx context.Context, cmd metadata.Command) (metadata.Result, error) {
 	b, err := metadata.EncodeCommand(cmd)
 	if err != nil {
 		return metadata.Result{}, err
+	}
+	if c.room(minRoom) < minRoom {
+		return metadata.Result{}, model.Errorf(model.StorageFull, "the disk is full: there is no room even for metadata; deleting records makes room")
 	}
 	answer, err := c.quorum.Apply(ctx, b)
 	if err != nil {
@@ -142,6 +149,18 @@ func (c *Cluster) Propose(ctx context.Context, cmd metadata.Command) (metadata.R
 		return res, res.Refusal
 	}
 	return res, nil
+}
+
+// minRoom is the free space, in bytes, below which no command is taken: a write that the
+// disk has no room for would stop the node.
+const minRoom = 512 << 10
+
+// room is the free space after what can be given up was.
+func (c *Cluster) room(need int64) int64 {
+	if c.cfg.Room == nil {
+		return math.MaxInt64
+	}
+	return c.cfg.Room(need)
 }
 
 // Barrier returns once this node has applied everything that was acknowledged by any

@@ -43,7 +43,7 @@ func (c *Cluster) open() error {
 		return fmt.Errorf("%s: %w", c.cfg.Dir, err)
 	}
 	logger := quorum.NewLogger(c.cfg.Logger)
-	if c.stores, err = quorum.OpenStores(c.cfg.Dir, logger, c.cfg.Fatal); err != nil {
+	if c.stores, err = quorum.OpenStores(c.cfg.Dir, logger, c.cfg.Fatal, func(need int64) { c.room(need) }); err != nil {
 		return err
 	}
 	hasState, err := c.stores.HasState()

@@ -22,7 +22,8 @@ const maxDepth = 512
 // is unknown, double, missing or of another type is a 422 with its JSON Pointer, and
 // what is not JSON in UTF-8 is a 400. null means the same as leaving a member out. The
 // DTO has fields of type string, bool, whole numbers, pointers to these, slices, nested
-// structs, and map[string]string, whose values may come as string, number or boolean.
+// structs, map[string]string, whose values may come as string, number or boolean, and any,
+// which takes a string or a json.Number for the handler to look at.
 func decode[T any](c *Call) (*T, error) {
 	out := new(T)
 	err := c.readBody(func(b []byte) error {
@@ -279,6 +280,15 @@ func (d *bodyDecoder) scalars(at string, node any, into reflect.Value) {
 }
 
 func (d *bodyDecoder) scalar(at string, node any, into reflect.Value) {
+	if into.Kind() == reflect.Interface {
+		switch node.(type) {
+		case string, json.Number:
+			into.Set(reflect.ValueOf(node))
+		default:
+			d.bad(at, "must be a string or a number")
+		}
+		return
+	}
 	switch v := node.(type) {
 	case string:
 		if into.Kind() == reflect.String {

@@ -58,6 +58,7 @@ func (a *API) topicRoutes() []*Route {
 		{Method: remove, Path: one, ID: "deleteTopic", Needs: "delete topic", Query: []string{"dry_run"}, Handle: a.deleteTopic},
 		{Method: get, Path: one + "/config", ID: "getTopicConfig", Needs: "describe-configs topic", Handle: a.getTopicConfig},
 		{Method: patch, Path: one + "/config", ID: "updateTopicConfig", Needs: "alter-configs topic", Body: JSON, Handle: a.updateTopicConfig},
+		{Method: post, Path: one + "/delete-records", ID: "deleteRecords", Needs: "delete topic", Body: JSON, Handle: a.deleteRecords},
 		{Method: get, Path: one + "/offsets", ID: "topicOffsets", Needs: "describe topic", Query: []string{"timestamp"}, Handle: a.topicOffsets},
 	}
 }
@@ -118,7 +119,6 @@ func unbuiltRoutes() []*Route {
 		{"/v1/quotas/{username}", "GET PUT DELETE"},
 		{"/v1/topics/delete", "POST"},
 		{"/v1/topic-configs", "GET"},
-		{"/v1/topics/{topic}/delete-records", "POST"},
 		{"/v1/topics/{topic}/groups", "GET"},
 		{"/v1/topics/{topic}/access", "GET"},
 		{"/v1/topics/{topic}/records", "GET"},

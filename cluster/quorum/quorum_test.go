@@ -110,7 +110,7 @@ func startNode(t *testing.T, failTerm uint64) *node {
 	fatal := func(err error) { n.fatal <- err }
 	logger := NewLogger(slog.New(slog.DiscardHandler))
 	var err error
-	n.stores, err = OpenStores(dir, logger, fatal)
+	n.stores, err = OpenStores(dir, logger, fatal, nil)
 	require.NoError(t, err)
 	logs, stable := n.stores.Logs.(*logStore), n.stores.stable.(*stableStore)
 	logs.LogStore = brokenLog{logs.LogStore, &n.logBroken}

@@ -10,7 +10,10 @@ import (
 
 	"github.com/hashicorp/raft"
 	wal "github.com/hashicorp/raft-wal"
+	"github.com/hashicorp/raft-wal/fs"
 	"github.com/hashicorp/raft-wal/metadb"
+	"github.com/hashicorp/raft-wal/segment"
+	"github.com/hashicorp/raft-wal/types"
 )
 
 const (
@@ -32,15 +35,22 @@ type Stores struct {
 }
 
 // OpenStores opens or creates the files under dir/raft. fatal is called once, at the
-// first failed write or sync.
-func OpenStores(dir string, logger *Logger, fatal func(error)) (*Stores, error) {
+// first failed write or sync. room, when not nil, is called with the bytes needed
+// before each write: raft-wal cannot go on after one that a full disk has failed, so room
+// is made before.
+func OpenStores(dir string, logger *Logger, fatal func(error), room func(need int64)) (*Stores, error) {
+	if room == nil {
+		room = func(int64) {}
+	}
+	room(writeRoom)
 	walDir := filepath.Join(dir, "raft", "wal")
 	if err := os.MkdirAll(walDir, 0o700); err != nil {
 		return nil, err
 	}
 	// Given from here because closing the log does not close its own.
 	db := &metadb.BoltMetaDB{}
-	w, err := wal.Open(walDir, wal.WithSegmentSize(segmentBytes), wal.WithLogger(logger.hc.Named("wal")), wal.WithMetaStore(db))
+	w, err := wal.Open(walDir, wal.WithSegmentSize(segmentBytes), wal.WithLogger(logger.hc.Named("wal")), wal.WithMetaStore(db),
+		wal.WithSegmentFiler(segment.NewFiler(walDir, roomyFS{fs.New(), room})))
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open the metadata log: %w", err), db.Close())
 	}
@@ -48,11 +58,27 @@ func OpenStores(dir string, logger *Logger, fatal func(error)) (*Stores, error) 
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open the metadata snapshots: %w", err), w.Close(), db.Close())
 	}
-	l := &latch{fatal: fatal}
+	l := &latch{fatal: fatal, room: room}
 	return &Stores{
 		Logs: &logStore{LogStore: w, latch: l}, stable: &stableStore{StableStore: w, latch: l},
 		Snapshots: snaps, wal: w, metaDB: db, latch: l,
 	}, nil
+}
+
+// writeRoom is what a write may need beyond the log's own files, which are allocated: the
+// small values' file, and SQLite when the entry is applied.
+const writeRoom = 1 << 20
+
+// roomyFS makes room before a file of the log is allocated.
+type roomyFS struct {
+	types.VFS
+	room func(need int64)
+}
+
+// Create implements types.VFS.
+func (r roomyFS) Create(dir, name string, size uint64) (types.WritableFile, error) {
+	r.room(int64(size) + writeRoom)
+	return r.VFS.Create(dir, name, size)
 }
 
 // HasState reports whether raft has ever run on these files.
@@ -68,6 +94,7 @@ func (s *Stores) Close() error { return errors.Join(s.wal.Close(), s.metaDB.Clos
 // so nothing may be written any more and the node has to stop.
 type latch struct {
 	fatal func(error)
+	room  func(need int64) // makes room on the disk where it can
 
 	mu      sync.Mutex
 	err     error  // guarded by mu: the first failure
@@ -92,6 +119,7 @@ func (l *latch) run(what string, write func() error) error {
 	if err := l.broken(); err != nil {
 		return err
 	}
+	l.room(writeRoom)
 	err := write()
 	if err == nil {
 		return nil

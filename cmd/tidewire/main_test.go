@@ -73,7 +73,8 @@ func TestExitCodes(t *testing.T) {
 		{"produce t --batch-size 0", 2}, {"produce t --batch-size x", 2}, {"consume", 2}, {"consume t --from yesterday", 2}, {"consume t --from -5", 2},
 		{"consume t --max -1", 2}, {"consume t --offset 3", 2}, {"consume t --offset 3 --partition 0 --from latest", 2}, {"consume t -o table", 2},
 		{"ws", 2}, {"ws v1", 2}, {"ws /v1 --count -1", 2}, {"login", 2}, {"login ftp://x -u a", 2}, {"acl create", 2}, {"acl delete", 2},
-		{"acl list --topic t --group g", 2}, {"topic config set t", 2}, {"topic config set t novalue", 2}, {"topic partitions grow t many", 2},
+		{"acl list --topic t --group g", 2}, {"topic config set t", 2}, {"topic delete-records t -p 0", 2},
+		{"topic delete-records t --before-offset 3", 2}, {"topic delete-records t -p 0 --before-offset -3", 2}, {"topic delete-records t -p 0 --before-offset latest", 2}, {"topic config set t novalue", 2}, {"topic partitions grow t many", 2},
 		{"bench produce", 2}, {"bench consume --topic t --connections 0", 2}, {"topic list --server ftp://x", 2},
 	} {
 		code, _, errOut := sh.run("", strings.Fields(c.args)...)
@@ -213,6 +214,10 @@ func TestAdministration(t *testing.T) {
 		{"topic create t -p 6 -c retention.ms=-1 -c a=b=c", "", "POST", "/v1/topics", `{"config":{"a":"b=c","retention.ms":"-1"},"name":"t","partitions":6}`, 201, `{}`, "Created topic t"},
 		{"topic create t --replication-factor 3 -o json", "", "POST", "/v1/topics", `{"config":{},"name":"t","partitions":1,"replication_factor":3}`, 201, `{"name":"t"}`, `{"name":"t"}`},
 		{"topic delete t", "", "DELETE", "/v1/topics/t", "", 204, "", "Deleted topic t"},
+		{"topic delete-records t --partition 3 --before-offset 17", "", "POST", "/v1/topics/t/delete-records",
+			`{"partitions":[{"before_offset":17,"partition":3}]}`, 200, `{"partitions":[{"partition":3,"log_start_offset":20}]}`, "Partition 3 of t begins at offset 20\n"},
+		{"topic delete-records t -p 0 --before-offset high-watermark -o json", "", "POST", "/v1/topics/t/delete-records",
+			`{"partitions":[{"before_offset":"high_watermark","partition":0}]}`, 200, `{"partitions":[{"partition":0,"log_start_offset":9}]}`, `"log_start_offset":9`},
 		{"topic config get t retention.ms", "", "GET", "/v1/topics/t/config", "", 200,
 			`{"items":[{"name":"x","value":"1"},{"name":"retention.ms","value":"-1","source":"topic","default":"604800000","unit":"ms"}]}`, "retention.ms  -1     topic   604800000  ms\n"},
 		{"topic config set t a=1 b= --unset c", "", "PATCH", "/v1/topics/t/config", `{"set":{"a":"1","b":""},"unset":["c"]}`, 200, `{}`, "Changed"},

@@ -16,7 +16,7 @@ import (
 
 func (a *app) topicCommand() *cobra.Command {
 	return group("topic", "List, create, change and delete topics",
-		a.topicList(), a.topicCreate(), a.topicDescribe(), a.topicDelete(),
+		a.topicList(), a.topicCreate(), a.topicDescribe(), a.topicDelete(), a.topicDeleteRecords(),
 		group("config", "Read and change a topic's settings", a.topicConfigGet(), a.topicConfigSet()),
 		group("partitions", "Change how many partitions a topic has", a.topicGrow()),
 	)

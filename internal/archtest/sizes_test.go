@@ -30,7 +30,9 @@ type allowance struct {
 }
 
 // allowances are the exceptions there are.
-var allowances = []allowance{}
+var allowances = []allowance{
+	{"package storage/log", 7214, "log starts, truncation, producers and compaction share one list of segments; index files and the state of producers are to become packages of their own"},
+}
 
 // measure is the size of one thing against its limit.
 type measure struct {

@@ -18,7 +18,8 @@ var table = []row{
 	{pkg: "internal/fsx", why: "the file system seam knows files, not what is in them"},
 
 	{pkg: "storage/record", may: []string{"internal/model"}, why: "the batch codec is bytes in, records out"},
-	{pkg: "storage/log", may: []string{"storage/record", "internal/model", "internal/fsx", "internal/lifecycle"}, why: "a log knows bytes and offsets, and neither topics nor brokers"},
+	{pkg: "storage/compact", may: []string{"storage/record", "internal/model"}, why: "what compaction keeps is decided over batches; files and clocks are the log's"},
+	{pkg: "storage/log", may: []string{"storage/compact", "storage/record", "internal/model", "internal/fsx", "internal/lifecycle"}, why: "a log knows bytes and offsets, and neither topics nor brokers"},
 	{pkg: "storage/meta", may: []string{"cluster/metadata", "internal/model", "internal/fsx", "internal/lifecycle"}, why: "the table store holds the applied state of the metadata and knows no quorum"},
 
 	{pkg: "cluster/metadata", may: []string{"internal/model"}, why: "the metadata state machine is pure: no I/O, clock or engine"},

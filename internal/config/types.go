@@ -32,6 +32,8 @@ type Config struct {
 	ShutdownTimeout time.Duration
 	DiskReserve     Size // free bytes below which record writes are refused
 	LogSyncInterval time.Duration
+	// CompactionBuffer is the memory for the keys of one pass of compaction, in bytes.
+	CompactionBuffer Size
 
 	// AdminPassword comes from TIDEWIRE_ADMIN_PASSWORD alone. It applies only while
 	// the cluster has no user, and is not a setting: it is never printed.

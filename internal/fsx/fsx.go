@@ -25,6 +25,7 @@ import (
 	"os"
 	"path"
 	"syscall"
+	"time"
 )
 
 // Open flags, as of the os package.
@@ -78,6 +79,9 @@ type Info struct {
 	Name string // base name
 	Size int64
 	Dir  bool
+	// Modified is when the contents were last changed; the zero time where the form
+	// keeps none.
+	Modified time.Time
 }
 
 // IsNoSpace reports whether err says that the disk or the quota is full.

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -78,6 +79,8 @@ func TestAllFormsBehaveAlike(t *testing.T) {
 			require.True(t, infos[0].Dir)
 			infos, err = fsys.ReadDir(p("a/b"))
 			require.NoError(t, err)
+			require.Len(t, infos, 1)
+			infos[0].Modified = time.Time{} // the memory keeps none
 			require.Equal(t, []Info{{Name: "g", Size: 8}}, infos)
 			require.NoError(t, fsys.SyncDir(p("a/b")))
 			ok, err := Exists(fsys, p("a/b/g"))

@@ -38,7 +38,7 @@ func (osFS) ReadDir(name string) ([]Info, error) {
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, Info{Name: e.Name(), Size: fi.Size(), Dir: fi.IsDir()})
+		out = append(out, Info{Name: e.Name(), Size: fi.Size(), Dir: fi.IsDir(), Modified: fi.ModTime()})
 	}
 	return out, nil
 }
@@ -48,7 +48,7 @@ func (osFS) Stat(name string) (Info, error) {
 	if err != nil {
 		return Info{}, err
 	}
-	return Info{Name: fi.Name(), Size: fi.Size(), Dir: fi.IsDir()}, nil
+	return Info{Name: fi.Name(), Size: fi.Size(), Dir: fi.IsDir(), Modified: fi.ModTime()}, nil
 }
 
 func (osFS) SyncDir(name string) error {

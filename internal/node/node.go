@@ -56,7 +56,12 @@ type Node struct {
 	server   *web.Server
 	group    *lifecycle.Group // of everything else
 	disk     *datadir.DiskGuard
+	ballast  *datadir.Ballast
+	mono     func() time.Duration
 	url      string
+
+	unchecked atomic.Int64 // bytes of records since the free space was last read
+	checking  sync.Mutex   // one reads it at a time
 
 	ready  atomic.Bool
 	stops  []stop // what to undo, in order of starting
@@ -73,18 +78,20 @@ type stop struct {
 // Start builds and starts a node; out gets the lines for the person who started it. On
 // an error everything that was started has been stopped again.
 func Start(ctx context.Context, cfg *config.Config, logger *slog.Logger, out io.Writer) (*Node, error) {
-	return StartWith(ctx, cfg, logger, out, Seams{Now: time.Now})
+	return StartWith(ctx, cfg, logger, out, Seams{Now: time.Now, Monotonic: sinceBoot})
 }
 
 // Seams are what tests put in the place of the real thing.
 type Seams struct {
 	Now    func() time.Time // wall clock
 	Hasher *auth.Hasher     // of passwords; nil: with the usual cost
+	// Monotonic tells time that setting the wall clock does not change; nil: the process's.
+	Monotonic func() time.Duration
 }
 
 // StartWith is Start for tests.
 func StartWith(ctx context.Context, cfg *config.Config, logger *slog.Logger, out io.Writer, seams Seams) (*Node, error) {
-	n := &Node{cfg: cfg, logger: logger, out: out, now: seams.Now, hasher: seams.Hasher, failed: make(chan error, 1)}
+	n := &Node{cfg: cfg, logger: logger, out: out, now: seams.Now, mono: seams.Monotonic, hasher: seams.Hasher, failed: make(chan error, 1)}
 	notices, stopErr := cfg.Unbuilt()
 	if stopErr != nil {
 		return nil, stopErr
@@ -153,9 +160,8 @@ func (n *Node) openFolder(context.Context) error {
 		return err
 	}
 	n.dir = dir
-	n.disk = datadir.NewDiskGuard(int64(n.cfg.DiskReserve), dir.Space)
 	n.onStop("the data folder", func(context.Context) error { return dir.Close() })
-	return nil
+	return n.openDisk()
 }
 
 func (n *Node) listen(ctx context.Context) error {
@@ -183,6 +189,7 @@ func (n *Node) openStore(ctx context.Context) error {
 	n.onStop("the store's goroutines", stopGroup(n.storage))
 	store, err := log.OpenStore(log.StoreOptions{
 		FS: fsx.OS(), Dir: n.dir.Path(), Logger: n.logger, Group: n.storage, Now: n.now, SyncInterval: n.cfg.LogSyncInterval,
+		DedupeBufferBytes: max(int64(n.cfg.CompactionBuffer), 1<<20),
 	})
 	if err != nil {
 		return err
@@ -204,7 +211,7 @@ func (n *Node) startCluster(ctx context.Context) error {
 	c, err := cluster.Start(ctx, cluster.Config{
 		Dir: n.dir.Meta(), NodeID: n.cfg.NodeID, Host: host, HTTPAddr: http, Rack: n.cfg.Rack,
 		Version: buildinfo.Version, ClusterName: "tidewire", BootstrapExpect: n.cfg.BootstrapExpect,
-		Logger: n.logger, Fatal: n.fatal, Now: n.now,
+		Logger: n.logger, Fatal: n.fatal, Now: n.now, Room: n.makeRoom,
 	})
 	if err != nil {
 		return err
@@ -247,7 +254,7 @@ func (n *Node) startBroker(ctx context.Context) error {
 	n.group = lifecycle.New(context.WithoutCancel(ctx))
 	n.broker = broker.New(broker.Config{
 		NodeID: n.cfg.NodeID, Metadata: n.cluster, Authorizer: n.auth.Authorizer, Store: n.store,
-		Logger: n.logger, Group: n.group, Now: n.now,
+		Logger: n.logger, Group: n.group, Now: n.now, Monotonic: n.mono, Appended: n.noteAppended,
 	})
 	n.onStop("the broker", func(context.Context) error { n.broker.Stop(); return nil })
 	n.onStop("background work", stopGroup(n.group))
@@ -255,34 +262,6 @@ func (n *Node) startBroker(ctx context.Context) error {
 	n.group.Go("auth", n.auth.Service.Run)
 	n.group.Go("disk", n.watchDisk)
 	return nil
-}
-
-// watchDisk refuses record writes while the disk has less room than the reserve.
-func (n *Node) watchDisk(ctx context.Context) {
-	tick := time.NewTicker(time.Second)
-	defer tick.Stop()
-	for {
-		changed, err := n.disk.Check()
-		if err != nil {
-			n.logger.Warn("the free space of the disk cannot be read", "error", err)
-		}
-		if changed {
-			n.logger.Warn(diskNotice(n.disk.Low()), "free_bytes", n.disk.Space().Free, "disk_reserve_bytes", int64(n.cfg.DiskReserve))
-		}
-		n.broker.SetDiskFull(n.disk.Low())
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return
-		}
-	}
-}
-
-func diskNotice(low bool) string {
-	if low {
-		return "the disk has less free room than --disk-reserve: records are refused with storage-full until there is more"
-	}
-	return "the disk has room again: records are taken"
 }
 
 func (n *Node) startServer(context.Context) error {

@@ -1,6 +1,8 @@
 package log
 
 import (
+	"fmt"
+	"hash/fnv"
 	"math"
 
 	"tidewire/internal/fsx"
@@ -15,20 +17,33 @@ type Appended struct {
 	Bytes         int
 	MaxTimestamp  int64 // largest timestamp of the appended batches, as stored
 	LogAppendTime int64 // the time stamped on every record, or -1 for CreateTime
+	// Duplicate says that the batches are a retry of ones that the producer's last five
+	// have: nothing was appended, and the rest tells where they are and their timestamps.
+	Duplicate bool
+
+	idempotent bool // some batch has a producer id
 }
 
 // Append stores one or more whole batches at the log end, all or none of them. It
 // writes base offset, leader epoch and (LogAppendTime) timestamps into batches in
 // place. On return the bytes are in the page cache, perhaps across a new segment.
 // CRCs and records are the caller's business (record.Validate). now is in
-// milliseconds. Errors: CorruptBatch and RecordTooLarge (max.message.bytes),
+// milliseconds.
+//
+// Batches with a producer id are checked in the same breath (KIP-98, KIP-360): Fenced (an
+// epoch below the producer's), OutOfOrderSequence (a gap, or a retry of which a part is
+// new), UnknownProducer (a sequence that is no beginning, of a producer not known here),
+// InvalidTransactionState (not transactional while the producer has a transaction open).
+// A batch with a producer id and without a sequence is a coordinator's.
+//
+// Other errors: CorruptBatch and RecordTooLarge (max.message.bytes),
 // Fenced (an epoch below the log's), StorageFull, LeaderUnavailable (the process has no
 // descriptor left): nothing was appended; StorageError: the log has latched, and the
 // outcome is unknown.
 func (l *Log) Append(batches []byte, epoch model.LeaderEpoch, now int64) (Appended, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if err := l.Failed(); err != nil {
+	if err := l.appendableLocked(); err != nil {
 		return Appended{}, err
 	}
 	if epoch < l.epochs.latest() {
@@ -38,6 +53,31 @@ func (l *Log) Append(batches []byte, epoch model.LeaderEpoch, now int64) (Append
 	if err != nil {
 		return Appended{}, err
 	}
+	if a.idempotent {
+		dup, err := l.checkProducersLocked(batches, a, now)
+		if err != nil {
+			return Appended{}, err
+		}
+		if dup != nil {
+			return *dup, nil
+		}
+	}
+	return l.storeLocked(batches, a, now)
+}
+
+// appendableLocked says why nothing can be appended now, or nil.
+func (l *Log) appendableLocked() error {
+	if err := l.Failed(); err != nil {
+		return err
+	}
+	if l.cutting {
+		return model.Errorf(model.LeaderUnavailable, "the log of %s is being truncated", l.name)
+	}
+	return nil
+}
+
+// storeLocked writes batches that have their offsets and epochs, and moves the log end.
+func (l *Log) storeLocked(batches []byte, a Appended, now int64) (Appended, error) {
 	if _, err := l.activeLocked().file(); fsx.IsNoDescriptor(err) {
 		return Appended{}, noDescriptor(err) // even taking back would need one
 	}
@@ -45,10 +85,7 @@ func (l *Log) Append(batches []byte, epoch model.LeaderEpoch, now int64) (Append
 	if err := l.writeLocked(batches, now); err != nil {
 		return Appended{}, l.undoLocked(m, err)
 	}
-	var added bool
-	if l.epochs, added = l.epochs.note(epoch, a.First); added {
-		l.epochsNew = true
-	}
+	l.prods.commit(l.HighWatermark()) // before the end that makes it possible to read them
 	l.logEnd.Store(int64(a.Last) + 1)
 	if l.cfg.WriteCaching {
 		l.stable.Store(int64(a.Last) + 1)
@@ -88,6 +125,7 @@ func (l *Log) stampLocked(b []byte, epoch model.LeaderEpoch, now int64) (Appende
 		}
 		a.MaxTimestamp = max(a.MaxTimestamp, ts)
 		a.Batches++
+		a.idempotent = a.idempotent || h.ProducerID >= 0
 		next += model.Offset(h.Count)
 		b = b[n:]
 	}
@@ -108,7 +146,7 @@ func frameError(err error) error {
 // writeLocked writes stamped batches, each run of those that fit the active
 // segment with one write, rolling in between.
 func (l *Log) writeLocked(b []byte, now int64) error {
-	for len(b) > 0 {
+	for next := l.LogEnd(); len(b) > 0; {
 		seg := l.activeLocked()
 		n := l.runLocked(seg, b, now)
 		if n == 0 {
@@ -116,7 +154,10 @@ func (l *Log) writeLocked(b []byte, now int64) error {
 			if err != nil {
 				return err
 			}
-			if err := l.rollLocked(h.BaseOffset, now); err != nil {
+			if far(&h, next) {
+				next = h.BaseOffset
+			}
+			if err := l.rollLocked(next, now); err != nil {
 				return err
 			}
 			continue
@@ -138,33 +179,62 @@ func (l *Log) writeLocked(b []byte, now int64) error {
 				return err
 			}
 			seg.note(&h, pos, l.cfg.IndexIntervalBytes)
+			l.noteEpochLocked(&h)
+			if h.ProducerID >= 0 {
+				l.noteProducerLocked(seg, &h, run[:h.Size()], now)
+			}
 			pos += int64(h.Size())
+			next = h.NextOffset()
 			run = run[h.Size():]
 		}
 		seg.size.Store(pos)
+		seg.appended.Store(now)
 		b = b[n:]
 	}
 	return nil
 }
 
+// noteProducerLocked enters a written batch of a producer, and the transaction it aborts.
+// That the batch is right was checked before.
+func (l *Log) noteProducerLocked(seg *segment, h *record.BatchHeader, bytes []byte, now int64) {
+	var m *record.Marker
+	if h.Attributes.Has(record.AttrControl) {
+		b := record.Batch{Header: *h, Bytes: bytes}
+		if x, ok, err := b.Marker(); ok && err == nil {
+			m = &x
+		}
+	}
+	if a, aborted := l.prods.apply(h, m, now); aborted {
+		seg.txn.add(a)
+	}
+}
+
+// noteEpochLocked enters a batch's leader epoch if it is a new one.
+func (l *Log) noteEpochLocked(h *record.BatchHeader) {
+	var added bool
+	if l.epochs, added = l.epochs.note(h.LeaderEpoch, h.BaseOffset); added {
+		l.epochsNew = true
+	}
+}
+
 // runLocked is the number of bytes of b, in whole batches, that belong into seg;
 // 0 when it must be rolled first. The rules are Kafka's LogSegment.shouldRoll; an
-// empty segment takes a batch of any size.
+// empty segment takes a batch of any size, unless a gap before it is too wide for the
+// segment's relative offsets: then the segment stays empty.
 func (l *Log) runLocked(seg *segment, b []byte, now int64) int {
 	size, run, batches := seg.size.Load(), 0, 0
-	rollTs := seg.rollTs
+	rollTs, segmentMs := seg.rollTs, l.segmentMsLocked(seg)
 	for run < len(b) {
 		h, err := record.ParseHeader(b[run:])
 		if err != nil {
 			return run
 		}
-		if at := size + int64(run); at > 0 {
-			if at+int64(h.Size()) > l.cfg.SegmentBytes ||
-				relative(h.LastOffset(), seg.base) > math.MaxInt32 ||
-				timeWaited(rollTs, h.MaxTimestamp, seg.created, now) > l.cfg.SegmentMs ||
-				seg.full(l.cfg.SegmentIndexBytes, batches) {
-				return run
-			}
+		at := size + int64(run)
+		if relative(h.LastOffset(), seg.base) > math.MaxInt32 || at > 0 &&
+			(at+int64(h.Size()) > l.cfg.SegmentBytes ||
+				timeWaited(rollTs, h.MaxTimestamp, seg.created, now) > segmentMs ||
+				seg.full(l.cfg.SegmentIndexBytes, batches)) {
+			return run
 		}
 		if size == 0 && run == 0 {
 			rollTs = h.MaxTimestamp
@@ -173,6 +243,19 @@ func (l *Log) runLocked(seg *segment, b []byte, now int64) int {
 		batches++
 	}
 	return run
+}
+
+// segmentMsLocked is segment.ms for one segment, shortened by its share of
+// segment.jitter.ms. The share comes from the segment's name, so that a restart does not
+// change it.
+func (l *Log) segmentMsLocked(seg *segment) int64 {
+	jitter := min(l.cfg.SegmentJitterMs, l.cfg.SegmentMs)
+	if jitter <= 0 {
+		return l.cfg.SegmentMs
+	}
+	h := fnv.New64a()
+	_, _ = fmt.Fprintf(h, "%s %d %d", l.key.id, l.key.p, seg.base) // never fails (hash.Hash)
+	return l.cfg.SegmentMs - int64(h.Sum64()%uint64(jitter))
 }
 
 // timeWaited is how long a segment has been open: by timestamps of records, or by
@@ -195,6 +278,7 @@ func (l *Log) rollLocked(base model.Offset, now int64) error {
 	if err := s.create(); err != nil {
 		return err
 	}
+	l.snaps = append(l.snaps, pendingSnapshot{base, l.snapshotLocked()})
 	l.pending = append(l.pending, seg)
 	l.addSegmentLocked(s)
 	return nil
@@ -212,12 +296,15 @@ type undo struct {
 	offLast  entry
 	timLast  entry
 	pending  int
+	snaps    int
+	epochs   epochs
+	txn      txnSummary
 }
 
 func (l *Log) markLocked() undo {
 	seg := l.activeLocked()
 	m := undo{segs: *l.segs.Load(), size: seg.size.Load(), since: seg.since, maxTs: seg.maxTs.Load(),
-		maxTsOff: seg.maxTsOff, rollTs: seg.rollTs, pending: len(l.pending)}
+		maxTsOff: seg.maxTsOff, rollTs: seg.rollTs, pending: len(l.pending), snaps: len(l.snaps), epochs: l.epochs, txn: seg.txn.summary()}
 	m.off, m.offLast = seg.off.state()
 	m.tim, m.timLast = seg.tim.state()
 	return m
@@ -248,10 +335,14 @@ func (l *Log) cutBackLocked(m undo) error {
 		err = firstErr(err, s.remove())
 	}
 	l.pending = l.pending[:m.pending]
+	l.epochs = m.epochs
+	l.snaps = l.snaps[:m.snaps]
+	l.prods.rollback()
 	seg := l.activeLocked()
 	seg.since, seg.maxTsOff, seg.rollTs = m.since, m.maxTsOff, m.rollTs
 	seg.maxTs.Store(m.maxTs)
 	seg.size.Store(m.size)
+	seg.txn.cutTail(m.txn)
 	f, ferr := seg.file()
 	if ferr != nil {
 		return ferr

@@ -22,6 +22,7 @@ const (
 	recoveryPointFile = "recovery-point"
 	replicationFile   = "replication"
 	logStartFile      = "log-start"
+	cleanerFile       = "cleaner"
 	cleanStopFile     = "clean-stop"
 
 	checkpointMagic = "tidewire-checkpoint 1 "
@@ -152,24 +153,11 @@ func loadCheckpoints(fsys fsx.FS, dir string, warn func(msg string, args ...any)
 	var out checkpoints
 	var gens [cpKinds]uint64
 	for i, name := range checkpointFiles {
-		out.cp[i].points = map[logKey]model.Offset{}
-		p := path.Join(dir, name)
-		b, err := fsx.ReadFile(fsys, p, maxCheckpoint)
-		if isErr(err, fs.ErrNotExist) {
-			continue
-		}
-		if err != nil {
+		var err error
+		if out.cp[i], out.have[i], err = loadCheckpoint(fsys, dir, name, warn); err != nil {
 			return out, err
 		}
-		c, err := decodeCheckpoint(b, name)
-		if err != nil {
-			warn("checkpoint is damaged", "file", name, "err", err)
-			if err := fsys.Rename(p, p+".damaged"); err != nil {
-				return out, err
-			}
-			continue
-		}
-		out.cp[i], out.have[i], gens[i] = c, true, c.generation
+		gens[i] = out.cp[i].generation
 	}
 	b, err := fsx.ReadFile(fsys, path.Join(dir, cleanStopFile), maxCheckpoint)
 	if err != nil && !isErr(err, fs.ErrNotExist) {
@@ -177,4 +165,22 @@ func loadCheckpoints(fsys fsx.FS, dir string, warn func(msg string, args ...any)
 	}
 	out.clean = err == nil && out.have == [cpKinds]bool{true, true, true} && bytes.Equal(b, encodeCleanStop(gens))
 	return out, nil
+}
+
+// loadCheckpoint reads one file; have says that it was there and whole.
+func loadCheckpoint(fsys fsx.FS, dir, name string, warn func(msg string, args ...any)) (c checkpoint, have bool, err error) {
+	empty := checkpoint{points: map[logKey]model.Offset{}}
+	p := path.Join(dir, name)
+	b, err := fsx.ReadFile(fsys, p, maxCheckpoint)
+	if isErr(err, fs.ErrNotExist) {
+		return empty, false, nil
+	}
+	if err != nil {
+		return empty, false, err
+	}
+	if c, err = decodeCheckpoint(b, name); err != nil {
+		warn("checkpoint is damaged", "file", name, "err", err)
+		return empty, false, fsys.Rename(p, p+".damaged")
+	}
+	return c, true, nil
 }

@@ -14,6 +14,8 @@ import (
 type Config struct {
 	SegmentBytes       int64 // segment.bytes; default 500 MiB
 	SegmentMs          int64 // segment.ms; default 7 days
+	SegmentJitterMs    int64 // segment.jitter.ms; default 0
+	FileDeleteDelayMs  int64 // file.delete.delay.ms; negative: at once; default 60 s
 	IndexIntervalBytes int   // index.interval.bytes; default 4096
 	SegmentIndexBytes  int   // segment.index.bytes; default 10 MiB
 	MaxMessageBytes    int   // max.message.bytes, of one stored batch with its header; default 1 MiB + 12
@@ -25,6 +27,7 @@ type Config struct {
 const (
 	DefaultSegmentBytes       = 500 << 20
 	DefaultSegmentMs          = 7 * 24 * 3600 * 1000
+	DefaultFileDeleteDelayMs  = 60_000
 	DefaultIndexIntervalBytes = 4096
 	DefaultSegmentIndexBytes  = 10 << 20
 	DefaultMaxMessageBytes    = 1<<20 + 12
@@ -37,6 +40,9 @@ func (c Config) withDefaults() Config {
 	c.SegmentBytes = min(c.SegmentBytes, math.MaxInt32)
 	if c.SegmentMs <= 0 {
 		c.SegmentMs = DefaultSegmentMs
+	}
+	if c.FileDeleteDelayMs == 0 {
+		c.FileDeleteDelayMs = DefaultFileDeleteDelayMs
 	}
 	if c.IndexIntervalBytes <= 0 {
 		c.IndexIntervalBytes = DefaultIndexIntervalBytes
@@ -63,7 +69,15 @@ type StoreOptions struct {
 	SyncInterval       time.Duration // dirty logs without a waiter are synced this often; default 2 ms
 	CheckpointInterval time.Duration // default 1 s
 	TrashDelay         time.Duration // how long removed folders stay in Dir/trash; default 60 s
-	MaxInflate         int           // bytes that one compressed batch may inflate to in a seek by time; default 64 MiB
+	// ProducerIDExpiration is producer.id.expiration.ms: producers are forgotten when nothing
+	// was heard of them for so long; default 24 h (KIP-854).
+	ProducerIDExpiration time.Duration
+	MaxInflate           int // bytes that one compressed batch may inflate to in a seek by time or in compaction; default 64 MiB
+	// DedupeBufferBytes is the memory for the keys of what one pass of compaction covers, at
+	// 24 bytes a key; default 128 MiB. It is taken while a pass runs, and no more than it needs.
+	DedupeBufferBytes int64
+	// CleanBytesPerSecond is how much compaction reads at most; 0: without limit.
+	CleanBytesPerSecond int64
 }
 
 func (o StoreOptions) withDefaults() StoreOptions {
@@ -81,6 +95,12 @@ func (o StoreOptions) withDefaults() StoreOptions {
 	}
 	if o.TrashDelay <= 0 {
 		o.TrashDelay = time.Minute
+	}
+	if o.ProducerIDExpiration <= 0 {
+		o.ProducerIDExpiration = 24 * time.Hour
+	}
+	if o.DedupeBufferBytes <= 0 {
+		o.DedupeBufferBytes = 128 << 20
 	}
 	if o.MaxInflate <= 0 {
 		o.MaxInflate = 64 << 20

@@ -21,20 +21,22 @@
 //
 // Log.mu covers appends: stamping, writes to the page cache, rolls, the list of
 // segments, epochs. Reads take no lock of the log: they load the log end, then
-// the list of segments (copied on a roll), then a segment's size, which an append
+// the list of segments (copied when it changes), then a segment's size, which an append
 // stores in the opposite order; so a read blocks no append and no append a read.
-// Each index has a small mutex of its own, since its newest entries are in memory.
+// The readers' last stable offset is a list that is replaced (producers.view). Each
+// index has a small mutex of its own, since its newest entries are in memory.
 //
 // Lock order, outermost first:
 //
-//	Store.cpMu → Store.mu → Log.mu → segment.fmu → index.mu
+//	Log.cutMu → Store.cpMu → Store.mu → Log.mu → segment.fmu → index.mu, txnIndex.mu
 //	Log.mu → scheduler.mu
 //
 // Only Log.mu and index.mu are held across I/O, and only such as goes to the page
 // cache, with two exceptions: rebuilding a damaged index, and the sync of the
 // active indexes when the store closes. No lock is held across fdatasync of a log
 // file in service nor during a callback. Store.cpMu, which only the writer of
-// checkpoints takes, is held across theirs.
+// checkpoints takes, is held across theirs, and so is Log.cutMu by truncations, the
+// marker of compaction, and the end of a log's service.
 //
 // # Syncing
 //
@@ -77,12 +79,33 @@
 //   - Checkpoints are keyed by topic id, so that a re-created topic never inherits.
 //   - A lost recovery-point file makes recovery careful instead of permissive: cut
 //     only what is followed by no whole batch.
-//   - Segments must follow each other without a gap, and so must batches; reads
-//     refuse to step over a hole. Compaction will have to relax the second.
+//   - Segments must follow each other without a gap, and so must batches, until the
+//     log is marked as compacted (gaps.go): reads refuse to step over a hole that
+//     compaction did not make. Above the recovery point segments always adjoin.
+//   - A truncation publishes the shorter log first and cuts files after; readers
+//     count cuts and repeat what one came between. Rejected: a lock for readers.
+//   - Producers are entered batch by batch while an append is written, with what
+//     they were kept beside, so that a roll in its middle has the right snapshot and
+//     a failed append is taken back. Snapshots are encoded at the roll and written by
+//     the next sync. Rejected: to write them in the append.
+//   - A producer that is not known may only begin at sequence 0 (UnknownProducer,
+//     on which clients get a new epoch). Rejected: to take any sequence, as Kafka
+//     does, which lets a retry in twice once the state is lost.
+//   - Snapshots carry all five batches in a trailer. Rejected: Kafka's one batch,
+//     which a leader without followers loses four with; and reading the log instead.
 //
-// Seams for what comes: retention drops a prefix of the segment list and raises
-// logStart; truncation by epoch is cutBackLocked's cut at a batch, with the
-// recovery point lowered first; replica appends are Append without stamping; a cap
-// on open files goes into segment.file and index.fileLocked, the only places that
-// open one.
+// # Log start
+//
+// AdvanceLogStarts writes the log-start checkpoint, then publishes the new start, then
+// takes the segments below out of the list, then renames their files (logstart.go); the
+// bin removes them after a delay (bin.go). Whoever loads the list after the start finds a
+// segment for each offset above it; a reader that is late fails to open or read a file, and
+// sees by the start that its offset is out of range. Retain (retention.go) only decides.
+// Rejected: counting the readers of a segment, to close its files with the last; the delay
+// does that for nearly all, and costs a read nothing.
+//
+// Seams for what comes: compaction calls MarkCompacted, then Checkpoint, then swaps, and sets lastSnap to -1
+// so that the next stop writes what the indexes of aborted transactions are now; it
+// must keep the last batch of a segment and of each producer. A cap on open files goes
+// into segment.file and index.fileLocked; others are closed after use.
 package log

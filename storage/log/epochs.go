@@ -2,6 +2,7 @@ package log
 
 import (
 	"fmt"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -32,10 +33,14 @@ func (e epochs) latest() model.LeaderEpoch {
 	return e[len(e)-1].epoch
 }
 
-// note adds the epoch of a batch that starts at off, unless it is the latest.
+// note adds the epoch of a batch that starts at off, unless it is the latest. An epoch
+// that wrote nothing, of which only the start is known, gives way.
 func (e epochs) note(epoch model.LeaderEpoch, off model.Offset) (epochs, bool) {
 	if epoch <= e.latest() {
 		return e, false
+	}
+	if kept := e.truncateFrom(off); len(kept) < len(e) {
+		e = slices.Clone(kept)
 	}
 	return append(e, epochEntry{epoch, off}), true
 }
@@ -43,6 +48,18 @@ func (e epochs) note(epoch model.LeaderEpoch, off model.Offset) (epochs, bool) {
 // truncateFrom drops the entries that start at off or later.
 func (e epochs) truncateFrom(off model.Offset) epochs {
 	return e[:sort.Search(len(e), func(i int) bool { return e[i].start >= off })]
+}
+
+// truncateUntil forgets what lies below a new log start, as Kafka's truncateFromStart:
+// the epoch in force at off then starts there.
+func (e epochs) truncateUntil(off model.Offset) epochs {
+	n := sort.Search(len(e), func(i int) bool { return e[i].start > off })
+	if n == 0 || n == 1 && e[0].start == off {
+		return e
+	}
+	out := slices.Clone(e[n-1:])
+	out[0].start = off
+	return out
 }
 
 // end answers OffsetsForLeaderEpoch (KIP-101, KIP-279): the largest epoch ≤ asked
@@ -53,11 +70,19 @@ func (e epochs) end(asked model.LeaderEpoch, logEnd model.Offset) (model.LeaderE
 	if asked < 0 || len(e) == 0 || asked > e.latest() {
 		return model.NoEpoch, -1
 	}
-	i := sort.Search(len(e), func(i int) bool { return e[i].epoch > asked })
-	switch {
-	case i == 0:
-		return asked, e[0].start
-	case i == len(e):
+	if own, end := e.floor(asked, logEnd); own != model.NoEpoch {
+		return own, end
+	}
+	return asked, e[0].start
+}
+
+// floor is the largest epoch ≤ epoch and its end, or NoEpoch.
+func (e epochs) floor(epoch model.LeaderEpoch, logEnd model.Offset) (model.LeaderEpoch, model.Offset) {
+	i := sort.Search(len(e), func(i int) bool { return e[i].epoch > epoch })
+	switch i {
+	case 0:
+		return model.NoEpoch, -1
+	case len(e):
 		return e[i-1].epoch, logEnd
 	}
 	return e[i-1].epoch, e[i].start

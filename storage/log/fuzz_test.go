@@ -2,6 +2,9 @@ package log
 
 import (
 	"bytes"
+	"encoding/binary"
+	"hash/crc32"
+	"reflect"
 	"sync"
 	"testing"
 
@@ -85,6 +88,56 @@ func FuzzIndex(f *testing.F) {
 			if d := x.decode(b[i*x.entrySz:]); d.key <= key && (!ok || d.key > e.key) {
 				t.Fatalf("%+v was not found for %d", d, key)
 			}
+		}
+	})
+}
+
+// A snapshot that is accepted is what it encodes to, and holds no more than its bytes do.
+func FuzzSnapshot(f *testing.F) {
+	s := snapshot{byID: map[model.ProducerID]*producer{
+		5: {epoch: 1, coord: -1, lastTs: 9, txnFirst: 4, n: 2, batches: [keptBatches]producerBatch{{3, 1, 0, 0}, {7, 9, 2, 1}}},
+		6: {epoch: 0, coord: 3, lastTs: 8, txnFirst: -1},
+	}, txns: []txnSummary{{0, 3, 77}}}
+	f.Add(s.encode()[snapshotHead:])
+	f.Add((&snapshot{}).encode()[snapshotHead:])
+	f.Add([]byte{0, 0, 0, 0})
+	f.Add([]byte{0xff, 0xff, 0xff, 0xff, 1, 2, 3})
+	f.Fuzz(func(t *testing.T, body []byte) {
+		const off = 1 << 40
+		whole := binary.BigEndian.AppendUint32([]byte{0, snapshotVersion}, crc32.Checksum(body, castagnoli))
+		for _, b := range [][]byte{body, append(whole, body...)} {
+			s, err := decodeSnapshot(b, off)
+			if err != nil {
+				continue
+			}
+			if len(s.byID)*snapshotEntrySize+len(s.txns)*txnSummarySize > len(b) {
+				t.Fatalf("%d producers and %d indexes of %d bytes", len(s.byID), len(s.txns), len(b))
+			}
+			again, err := decodeSnapshot(s.encode(), off)
+			if err != nil || !reflect.DeepEqual(s.byID, again.byID) || len(s.txns) != len(again.txns) {
+				t.Fatalf("%v: %x", err, b)
+			}
+		}
+	})
+}
+
+func FuzzTxnIndex(f *testing.F) {
+	f.Add(AbortedTransaction{7, 0, 3, 2}.append(nil), int64(0))
+	f.Add(AbortedTransaction{7, 9, 12, 13}.append(AbortedTransaction{1, 2, 5, 6}.append(nil)), int64(3))
+	f.Fuzz(func(t *testing.T, b []byte, base int64) {
+		all, err := decodeTxnIndex(b, model.Offset(base))
+		if err != nil {
+			return
+		}
+		var again []byte
+		for i, a := range all {
+			again = a.append(again)
+			if a.FirstOffset >= a.LastOffset || i > 0 && a.LastOffset <= all[i-1].LastOffset {
+				t.Fatalf("%+v", all)
+			}
+		}
+		if !bytes.Equal(again, b) {
+			t.Fatalf("%x came back as %x", b, again)
 		}
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"sort"
 	"sync"
 
 	"tidewire/internal/fsx"
@@ -191,6 +192,41 @@ func (x *index) sync() error {
 func (x *index) truncate(n int, last entry) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	return x.truncateLocked(n, last)
+}
+
+// cut drops the entries from the first on that keep refuses; it accepts a prefix.
+func (x *index) cut(keep func(entry) bool) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	var err error
+	at := func(i int) (e entry) {
+		if i >= x.flushed {
+			return x.decode(x.tail[(i-x.flushed)*x.entrySz:])
+		}
+		f, ferr := x.fileLocked(false)
+		if ferr == nil {
+			e, ferr = x.readEntry(f, i)
+		}
+		err = firstErr(err, ferr)
+		return e
+	}
+	total := x.entriesLocked()
+	n := sort.Search(total, func(i int) bool { return err == nil && !keep(at(i)) })
+	if n == total && err == nil {
+		return nil
+	}
+	var last entry
+	if n > 0 {
+		last = at(n - 1)
+	}
+	if err != nil {
+		return err
+	}
+	return x.truncateLocked(n, last)
+}
+
+func (x *index) truncateLocked(n int, last entry) error {
 	if n >= x.flushed {
 		x.tail = x.tail[:(n-x.flushed)*x.entrySz]
 		x.last = last
@@ -340,6 +376,25 @@ func (x *index) close() error {
 	x.closed = true
 	x.mu.Unlock()
 	return x.release()
+}
+
+// moveTo renames the file, which is there.
+func (x *index) moveTo(name string) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if err := x.fs.Rename(x.path, name); err != nil {
+		return err
+	}
+	x.path = name
+	return nil
+}
+
+// hold opens the file, whose name may soon be another's.
+func (x *index) hold() error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	_, err := x.fileLocked(true)
+	return err
 }
 
 // release closes the file until it is needed again.

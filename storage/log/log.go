@@ -1,6 +1,7 @@
 package log
 
 import (
+	"errors"
 	"path"
 	"sort"
 	"sync"
@@ -27,16 +28,26 @@ type Log struct {
 	synced    atomic.Int64 // really synced, also under write caching
 	hw        atomic.Int64
 	caching   atomic.Bool
+	compacted atomic.Bool  // offsets may have gaps (gaps.go)
+	cuts      atomic.Int64 // grows with each truncation, before any byte is cut, and each swap of compaction
+	cleaned   cleaned
+
+	cutMu sync.Mutex // one truncation at a time, and none while the log ends; held across its syncs
+
 	failed    atomic.Pointer[error]
 	callbacks atomic.Pointer[callbacks]
 
-	mu        sync.Mutex // appends, rolls, changes of the segment list; held during page-cache writes
-	cfg       Config     // guarded by mu
-	epochs    epochs     // guarded by mu
-	epochsNew bool       // guarded by mu: the epoch file is behind
-	pending   []*segment // guarded by mu: sealed, not yet synced
-	dirDirty  bool       // guarded by mu: the folder has entries made or removed since its last sync
-	closed    bool       // guarded by mu
+	mu        sync.Mutex        // appends, rolls, changes of the segment list; held during page-cache writes
+	cfg       Config            // guarded by mu
+	epochs    epochs            // guarded by mu
+	epochsNew bool              // guarded by mu: the epoch file is behind
+	pending   []*segment        // guarded by mu: sealed, not yet synced
+	dirDirty  bool              // guarded by mu: the folder has entries made or removed since its last sync
+	prods     producers         // guarded by mu, but for its view
+	snaps     []pendingSnapshot // guarded by mu: of rolls, not yet written
+	lastSnap  model.Offset      // guarded by mu: the newest snapshot on disk; -1 when not known
+	closed    bool              // guarded by mu
+	cutting   bool              // guarded by mu: a truncation is under way, nothing may be appended
 
 	// Owned by the scheduler (sched.go).
 	state     syncState   // guarded by scheduler.mu
@@ -161,9 +172,17 @@ func floorSegment(segs []*segment, off model.Offset) int {
 	return max(sort.Search(len(segs), func(i int) bool { return segs[i].base > off })-1, 0)
 }
 
+// errCutting says that a truncation is under way: the epochs no longer have what lies
+// below the recovery point on disk.
+var errCutting = errors.New("a truncation is under way")
+
 // flushEpochs writes the epoch file when it is behind.
 func (l *Log) flushEpochs() error {
 	l.mu.Lock()
+	if l.cutting {
+		l.mu.Unlock()
+		return errCutting
+	}
 	if !l.epochsNew || l.closed {
 		l.mu.Unlock()
 		return nil

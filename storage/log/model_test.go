@@ -21,6 +21,7 @@ type machine struct {
 	want   []rec
 	epochs []model.LeaderEpoch // of each record
 	epoch  model.LeaderEpoch
+	start  model.Offset // the log start last answered
 	counts map[string]int
 }
 
@@ -58,7 +59,26 @@ func (m *machine) append(t *rapid.T) {
 func (m *machine) seek(t *rapid.T) {
 	ts := rapid.Int64Range(0, 310).Draw(t, "seek")
 	limit := model.Offset(rapid.IntRange(0, len(m.want)+1).Draw(t, "limit"))
-	checkSeek(t, m.l, m.want, ts, limit)
+	checkSeek(t, m.l, m.want[m.start:], ts, limit)
+}
+
+// advance moves the log start, as delete-records and retention do.
+func (m *machine) advance(t *rapid.T) {
+	limit := m.l.LogEnd()
+	if m.cfg.WriteCaching || rapid.IntRange(0, 3).Draw(t, "beyond what is synced") > 0 {
+		limit = m.l.StableEnd()
+	}
+	to := model.Offset(rapid.Int64Range(0, int64(limit)).Draw(t, "to"))
+	require.NoError(t, m.l.AdvanceLogStart(to))
+	require.Equal(t, max(m.start, to), m.l.LogStart())
+	m.start = m.l.LogStart()
+	segs := *m.l.segs.Load()
+	require.True(t, len(segs) == 1 || segs[1].base > m.start, "segments below the log start are gone")
+	require.LessOrEqual(t, segs[0].base, m.start)
+	if m.start > 0 {
+		_, err := m.l.Read(nil, m.start-1, allOffsets, 100)
+		require.True(t, model.HasCode(err, model.OffsetOutOfRange), "%v", err)
+	}
 }
 
 // checkSeek compares a seek with a brute-force scan.
@@ -81,7 +101,7 @@ func checkSeek(t tb, l *Log, want []rec, ts int64, limit model.Offset) {
 }
 
 func (m *machine) read(t *rapid.T) {
-	from := model.Offset(rapid.IntRange(0, len(m.want)).Draw(t, "from"))
+	from := model.Offset(rapid.IntRange(int(m.start), len(m.want)).Draw(t, "from"))
 	limit := model.Offset(rapid.IntRange(0, len(m.want)+1).Draw(t, "limit"))
 	maxBytes := rapid.IntRange(1, 3000).Draw(t, "max")
 	data, err := m.l.Read([]byte("x"), from, limit, maxBytes)
@@ -108,11 +128,15 @@ func (m *machine) read(t *rapid.T) {
 // verify compares the whole log with the slice.
 func (m *machine) verify(t *rapid.T) {
 	require.EqualValues(t, len(m.want), m.l.LogEnd())
-	got := scan(t, m.l, 0, 4096)
-	if len(got) > 0 || len(m.want) > 0 {
-		require.Equal(t, m.want, got)
+	require.Equal(t, m.start, m.l.LogStart())
+	got := scan(t, m.l, m.start, 4096)
+	if want := m.want[m.start:]; len(got) > 0 || len(want) > 0 {
+		require.Equal(t, want, got)
 	}
 	for i, e := range m.epochs {
+		if model.Offset(i) < m.start {
+			continue
+		}
 		if i+1 == len(m.epochs) || m.epochs[i+1] != e {
 			ge, end := m.l.EpochEnd(e)
 			require.Equal(t, e, ge)
@@ -150,6 +174,7 @@ func (m *machine) restart(t *rapid.T, how string) {
 	got := m.l.LogEnd()
 	require.GreaterOrEqual(t, got, stable, how)
 	require.LessOrEqual(t, got, end)
+	require.GreaterOrEqual(t, m.l.LogStart(), m.start, "a log start that was answered never goes back")
 	m.want, m.epochs = m.want[:got], m.epochs[:got]
 	m.verify(t)
 }
@@ -184,8 +209,9 @@ func TestLogBehavesLikeASliceThroughRestartsAndPowerCuts(t *testing.T) {
 					waitStable(t, m.l)
 				}
 			}),
+			"advance": step("advance", m.advance),
 			"checkpoint": step("checkpoint", func(t *rapid.T) {
-				m.l.SetHighWatermark(m.l.StableEnd())
+				m.l.SetHighWatermark(max(m.l.StableEnd(), m.l.LogStart()))
 				require.NoError(t, m.h.store.Checkpoint())
 			}),
 			"clean":     step("clean", func(t *rapid.T) { m.restart(t, "clean") }),
@@ -194,7 +220,7 @@ func TestLogBehavesLikeASliceThroughRestartsAndPowerCuts(t *testing.T) {
 		})
 		m.verify(t)
 	})
-	for _, k := range []string{"append", "read", "seek", "epoch", "sync", "checkpoint", "clean", "kill", "power cut"} {
+	for _, k := range []string{"append", "read", "seek", "epoch", "sync", "advance", "checkpoint", "clean", "kill", "power cut"} {
 		require.NotZero(t, counts[k], k)
 	}
 	t.Log(counts)

@@ -24,6 +24,17 @@ const (
 // OffsetOutOfRange with Extra earliest and latest. CRCs are not checked. A latched
 // log answers below its stable end only.
 func (l *Log) Read(dst []byte, from, limit model.Offset, maxBytes int) ([]byte, error) {
+	for {
+		cuts := l.cuts.Load()
+		out, err := l.read(dst, from, limit, maxBytes)
+		if l.cuts.Load() == cuts {
+			return out, err
+		}
+		// A truncation came between: what was read may be gone, or others' bytes.
+	}
+}
+
+func (l *Log) read(dst []byte, from, limit model.Offset, maxBytes int) ([]byte, error) {
 	end, start := l.LogEnd(), l.LogStart()
 	if from < start || from > end {
 		return dst, outOfRange(from, start, end)
@@ -38,12 +49,28 @@ func (l *Log) Read(dst []byte, from, limit model.Offset, maxBytes int) ([]byte, 
 		return dst, nil
 	}
 	segs := *l.segs.Load()
-	seg := segs[floorSegment(segs, from)]
-	out, err := l.readSegment(dst, seg, from, limit, maxBytes)
-	if err != nil {
-		return dst, l.readError(seg, err)
+	if from < segs[0].base { // the log start has passed it since
+		return dst, outOfRange(from, l.LogStart(), end)
 	}
-	return out, nil
+	for _, seg := range segs[floorSegment(segs, from):] {
+		if seg.base >= limit {
+			return dst, nil // a gap of compaction reaches to the limit
+		}
+		out, found, err := l.readSegment(dst, seg, from, limit, maxBytes)
+		if err != nil {
+			if start := l.LogStart(); from < start { // its file may be gone, which is no fault of the storage
+				return dst, outOfRange(from, start, end)
+			}
+			return dst, l.readError(seg, err)
+		}
+		if found {
+			return out, nil
+		}
+		if !l.compacted.Load() {
+			return dst, l.damage(seg, seg.size.Load(), from, errGap)
+		}
+	}
+	return dst, l.damage(segs[len(segs)-1], 0, from, errGap)
 }
 
 func outOfRange(off, start, end model.Offset) error {
@@ -67,38 +94,44 @@ func (l *Log) readError(seg *segment, err error) error {
 	return l.storageError("read "+seg.path+logSuffix, err)
 }
 
-func (l *Log) readSegment(dst []byte, seg *segment, from, limit model.Offset, maxBytes int) ([]byte, error) {
+// readSegment reports not found when every batch of the segment ends at or below from.
+func (l *Log) readSegment(dst []byte, seg *segment, from, limit model.Offset, maxBytes int) (out []byte, found bool, err error) {
 	size := seg.size.Load()
 	sc, err := l.store.scanner(seg, size, probeWindow)
 	if err != nil {
-		return dst, err
+		return dst, false, err
 	}
 	defer l.store.putScanner(sc)
 	pos, h, err := l.locate(seg, sc, from)
-	if err != nil {
-		return dst, err
+	if err != nil || pos == size {
+		return dst, false, err
+	}
+	if h.BaseOffset > from {
+		if err := l.follows(h.BaseOffset, max(from, seg.base)); err != nil {
+			return dst, false, l.damage(seg, pos, from, err)
+		}
 	}
 	if h.BaseOffset >= limit {
-		return dst, nil // a gap of compaction reaches to the limit
+		return dst, true, nil // a gap of compaction reaches to the limit
 	}
 	n := int(min(int64(max(maxBytes, h.Size())), size-pos))
 	at := len(dst)
 	dst = slices.Grow(dst, n)
 	if err := readFull(sc.f, dst[at:at+n], pos); err != nil {
-		return dst[:at], err
+		return dst[:at], false, err
 	}
-	keep, err := wholeBatches(dst[at:at+n], limit)
+	keep, err := l.wholeBatches(dst[at:at+n], h.BaseOffset, limit)
 	if err != nil {
-		return dst[:at], l.damage(seg, pos+int64(keep), from, err)
+		return dst[:at], false, l.damage(seg, pos+int64(keep), from, err)
 	}
-	return dst[:at+keep], nil
+	return dst[:at+keep], true, nil
 }
 
-// wholeBatches is the length of the whole batches at the start of b whose base
-// offset is below limit. Offsets must grow, or reading would go in circles.
-func wholeBatches(b []byte, limit model.Offset) (int, error) {
+// wholeBatches is the length of the whole batches at the start of b, the first of which
+// is at next, whose base offset is below limit. Offsets must grow, or reading would go
+// in circles, and have no gap but of compaction.
+func (l *Log) wholeBatches(b []byte, next, limit model.Offset) (int, error) {
 	n := 0
-	next := model.Offset(-1)
 	for {
 		h, err := record.ParseHeader(b[n:])
 		if isErr(err, record.ErrShort) {
@@ -110,15 +143,16 @@ func wholeBatches(b []byte, limit model.Offset) (int, error) {
 		if h.BaseOffset >= limit || h.Size() > len(b)-n {
 			return n, nil
 		}
-		if h.BaseOffset < next {
-			return n, model.Errorf(model.CorruptBatch, "offset %d follows %d", h.BaseOffset, next)
+		if err := l.follows(h.BaseOffset, next); err != nil {
+			return n, err
 		}
 		next = h.NextOffset()
 		n += h.Size()
 	}
 }
 
-// locate finds the batch that holds off, or the first one after it.
+// locate finds the batch that holds off, or the first one after it; where the segment
+// has neither, the position is the segment's size.
 func (l *Log) locate(seg *segment, sc *scanner, off model.Offset) (int64, record.BatchHeader, error) {
 	pos, err := l.floorPosition(seg, sc, off)
 	if err != nil {
@@ -134,7 +168,7 @@ func (l *Log) locate(seg *segment, sc *scanner, off model.Offset) (int64, record
 		}
 		pos += int64(h.Size())
 	}
-	return 0, record.BatchHeader{}, l.damage(seg, pos, off, errGap)
+	return pos, record.BatchHeader{}, nil
 }
 
 var errGap = model.Errorf(model.CorruptBatch, "the segment ends before this offset and the next begins after it")
@@ -180,7 +214,7 @@ func (sc *scanner) headerWithin(pos int64) (record.BatchHeader, error) {
 func (l *Log) repairIndexes(seg *segment, cause error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.closed {
+	if l.closed || l.cutting || seg.dropped.Load() { // the files of a dropped one have other names
 		return
 	}
 	l.store.log.Warn("rebuilding indexes", "log", l.name, "segment", baseName(seg.base), "err", cause)

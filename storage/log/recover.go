@@ -20,21 +20,26 @@ type recovery struct {
 	known   bool             // the recovery point checkpoint was there
 	trusted bool             // the last stop was clean
 	epochs  epochs
-	haveEp  bool   // the epoch file was there and whole
-	fileEp  epochs // as it said
+	haveEp  bool                  // the epoch file was there and whole
+	fileEp  epochs                // as it said
+	badTxn  map[model.Offset]bool // by base: the index of aborted transactions is damaged
+	state   *replayed             // of producers, as far as the log was read
+	snaps   []pendingSnapshot     // of bases that validation came by
 }
 
 // openLog makes or recovers the log of a key.
 func (s *Store) openLog(key logKey, name string, cfg Config) (*Log, error) {
 	l := &Log{store: s, key: key, name: name, dir: path.Join(s.path(topicsDir), name), cfg: cfg}
 	l.caching.Store(cfg.WriteCaching)
-	r := &recovery{l: l, trusted: s.found.clean, known: s.found.have[cpRecovery]}
+	r := &recovery{l: l, trusted: s.found.clean, known: s.found.have[cpRecovery], badTxn: map[model.Offset]bool{}}
 	s.cpMu.Lock()
 	point, seen := s.cp[cpRecovery].points[key]
 	start := s.cp[cpLogStart].points[key]
 	hw, haveHW := s.cp[cpReplication].points[key]
+	clean := s.cleaner.points[key]
 	s.cpMu.Unlock()
 	r.point = point
+	l.hw.Store(int64(hw))
 
 	if err := r.adoptFolder(seen); err != nil {
 		return nil, r.fail(err)
@@ -42,7 +47,16 @@ func (s *Store) openLog(key logKey, name string, cfg Config) (*Log, error) {
 	if err := r.list(); err != nil {
 		return nil, r.fail(err)
 	}
+	if err := r.settleCleaning(); err != nil {
+		return nil, r.fail(err)
+	}
+	if err := r.dropBelow(start); err != nil {
+		return nil, r.fail(err)
+	}
 	end, err := r.run(start)
+	if err == nil && end < start {
+		end, err = r.restartAt(start)
+	}
 	if err != nil {
 		return nil, r.fail(err)
 	}
@@ -52,18 +66,31 @@ func (s *Store) openLog(key logKey, name string, cfg Config) (*Log, error) {
 		}
 	}
 	l.segs.Store(&r.segs)
-	l.epochs = r.epochs.truncateFrom(end)
-	l.epochsNew = !slices.Equal(l.epochs, r.fileEp)
+	if err := r.tidySnapshots(end); err != nil {
+		return nil, r.fail(err)
+	}
+	if clean <= end {
+		l.cleaned.point.Store(int64(clean))
+	} else if err := s.forgetCleanPoint(key); err != nil {
+		return nil, r.fail(err)
+	}
 	l.logEnd.Store(int64(end))
 	l.synced.Store(int64(end))
 	l.stable.Store(int64(end))
 	l.toldStable = end
 	start = min(max(start, r.segs[0].base), end)
 	l.logStart.Store(int64(start))
+	l.epochs = r.epochsWithin(start, end)
+	l.epochsNew = !slices.Equal(l.epochs, r.fileEp)
 	if !haveHW {
 		hw = start
 	}
 	l.hw.Store(int64(min(max(hw, start), end)))
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if r.state != nil {
+		l.adoptLocked(r.state)
+	}
 	return l, nil
 }
 
@@ -72,7 +99,12 @@ func (r *recovery) fail(err error) error {
 	for _, seg := range r.segs {
 		_ = seg.close()
 	}
-	if !model.HasCode(err, model.StorageError) {
+	switch {
+	case fsx.IsNoDescriptor(err):
+		err = noDescriptor(err)
+	case fsx.IsNoSpace(err):
+		err = model.Errorf(model.StorageFull, "the disk is full, so that the log of %s cannot be opened", r.l.name).WithCause(err)
+	case !model.HasCode(err, model.StorageError):
 		err = r.l.storageError("open", err)
 	}
 	r.l.store.log.Error("log not opened", "log", r.l.name, "err", err)
@@ -141,9 +173,15 @@ func (r *recovery) list() error {
 	now := r.l.store.o.Now().UnixMilli()
 	for _, e := range entries {
 		r.sizes[e.Name] = e.Size
+		if e.Name == compactedFile && !e.Dir {
+			r.l.compacted.Store(true)
+		}
 		if base, ok := parseBase(e.Name, logSuffix); ok && !e.Dir {
 			seg := newSegment(r.l.store.fs, &r.l.store.indexBufs, r.l.dir, base, now)
 			seg.size.Store(e.Size)
+			if !e.Modified.IsZero() {
+				seg.appended.Store(e.Modified.UnixMilli())
+			}
 			r.segs = append(r.segs, seg)
 		}
 	}
@@ -154,8 +192,11 @@ func (r *recovery) list() error {
 // run brings the segments into order and returns the log end.
 func (r *recovery) run(start model.Offset) (model.Offset, error) {
 	if len(r.segs) == 0 {
-		if r.point > 0 {
+		if r.point > start {
 			return 0, r.endsBelow(0)
+		}
+		if err := r.l.removeSnapshots(func(model.Offset) bool { return true }); err != nil {
+			return 0, err
 		}
 		return start, r.firstSegment(start)
 	}
@@ -165,15 +206,28 @@ func (r *recovery) run(start model.Offset) (model.Offset, error) {
 		return 0, err
 	}
 	if r.trusted {
-		if end, ok, err := r.quickTail(); err != nil || ok {
+		if end, ok, err := r.quickTail(); err != nil {
+			return 0, err
+		} else if ok {
+			r.state, err = r.producerState(len(r.segs), end)
 			return end, err
 		}
+	}
+	// What validation reads it enters anew; snapshots from there on may be of a log that
+	// was cut since.
+	base := r.segs[first].base
+	err := r.l.removeSnapshots(func(off model.Offset) bool { return off > base })
+	if err == nil {
+		r.state, err = r.producerState(first, base)
+	}
+	if err != nil {
+		return 0, err
 	}
 	end, err := r.validateFrom(first)
 	if err != nil {
 		return 0, err
 	}
-	if end < r.point {
+	if end < r.point && start < r.point {
 		return 0, r.endsBelow(end)
 	}
 	return end, r.syncFrom(first)
@@ -224,6 +278,7 @@ func (r *recovery) trustSegments(n int) error {
 				return err
 			}
 		}
+		r.openTxns(seg)
 		if r.openIndexes(seg) {
 			continue
 		}
@@ -272,65 +327,16 @@ func (r *recovery) quickTail() (model.Offset, bool, error) {
 	if !r.haveEp && seg.size.Load() > 0 || !r.openIndexes(seg) {
 		return 0, false, nil
 	}
+	r.openTxns(seg)
 	sc, err := r.l.store.scanner(seg, seg.size.Load(), scanWindow)
 	if err != nil {
 		return 0, false, err
 	}
 	defer r.l.store.putScanner(sc)
-	n, last := seg.off.state()
-	pos, next := last.val, seg.base
-	if n == 0 {
-		pos = 0
-	}
-	if tn, tl := seg.tim.state(); tn > 0 {
-		seg.maxTs.Store(tl.key)
-		seg.maxTsOff = seg.base + model.Offset(tl.val)
-	}
-	for first := true; pos < sc.size; first = false {
-		h, err := sc.header(pos)
-		if err != nil || first && n > 0 && relative(h.LastOffset(), seg.base) != last.key || !(first && n > 0) && h.BaseOffset != next {
-			return 0, false, nil
-		}
-		seg.note(&h, pos, r.l.cfg.IndexIntervalBytes)
-		next = h.NextOffset()
-		pos += int64(h.Size())
-	}
-	if next != r.point || r.fitMaxTimestamp(seg, sc) != nil {
+	next, ok := r.l.readTail(seg, sc, r.l.cfg.IndexIntervalBytes)
+	if !ok || next != r.point || r.l.fitMaxTimestamp(seg, sc) != nil {
 		return 0, false, nil
 	}
 	seg.known.Store(true)
 	return next, true, nil
-}
-
-// fitMaxTimestamp compares the largest timestamp with its batch and notes the
-// first batch's.
-func (r *recovery) fitMaxTimestamp(seg *segment, sc *scanner) error {
-	if sc.size == 0 {
-		return nil
-	}
-	h, err := sc.header(0)
-	if err != nil {
-		return err
-	}
-	seg.rollTs = h.MaxTimestamp
-	if ts := seg.maxTs.Load(); ts > noTimestamp {
-		// Not by locate, which would repair what recovery is about to rebuild.
-		last := seg.maxTsOff
-		e, _, err := seg.off.floor(relative(last, seg.base))
-		if err != nil {
-			return err
-		}
-		for pos := e.val; pos < sc.size; pos += int64(h.Size()) {
-			if h, err = sc.header(pos); err != nil {
-				return err
-			}
-			if h.LastOffset() >= last {
-				break
-			}
-		}
-		if h.LastOffset() != last || h.MaxTimestamp != ts {
-			return errBadEntry
-		}
-	}
-	return nil
 }

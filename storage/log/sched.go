@@ -3,6 +3,7 @@ package log
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -224,6 +225,16 @@ func (s *scheduler) drain(l *Log) {
 	}
 }
 
+// waitRunning waits for the sync of a log that runs now and its callbacks. It must not be
+// called from one.
+func (s *scheduler) waitRunning(l *Log) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for l.state == syncRunning {
+		s.idle.Wait()
+	}
+}
+
 // markDirty has the log synced within the interval.
 func (l *Log) markDirty() {
 	if !l.dirtyMark.CompareAndSwap(false, true) {
@@ -257,7 +268,7 @@ func (l *Log) Syncing() bool { return l.syncing.Load() }
 // that a second would report success over lost data.
 func (l *Log) sync() {
 	l.mu.Lock()
-	if l.closed || l.failed.Load() != nil || l.logEnd.Load() == l.synced.Load() && !l.dirDirty {
+	if l.closed || l.cutting || l.failed.Load() != nil || l.logEnd.Load() == l.synced.Load() && !l.dirDirty {
 		l.mu.Unlock()
 		return
 	}
@@ -265,11 +276,12 @@ func (l *Log) sync() {
 	active := l.activeLocked()
 	var few [4]*segment
 	sealed := append(few[:0], l.pending...)
+	snaps := l.snaps[:len(l.snaps):len(l.snaps)]
 	dir := l.dirDirty
 	l.dirDirty = false
 	l.mu.Unlock()
 
-	err := l.syncFiles(sealed, active, dir)
+	err := l.syncFiles(sealed, active, snaps, dir)
 	if err != nil {
 		l.mu.Lock()
 		closed := l.closed
@@ -282,20 +294,34 @@ func (l *Log) sync() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.pending = append(l.pending[:0], l.pending[len(sealed):]...)
+	if n := len(snaps); n > 0 {
+		l.lastSnap = snaps[n-1].off
+		l.snaps = slices.Clone(l.snaps[n:])
+	}
 	l.synced.Store(target)
 	if l.failed.Load() == nil && l.stable.Load() < target {
 		l.stable.Store(target)
 	}
 }
 
-func (l *Log) syncFiles(sealed []*segment, active *segment, dir bool) error {
+func (l *Log) syncFiles(sealed []*segment, active *segment, snaps []pendingSnapshot, dir bool) error {
+	// What a dropped segment holds lies below the log start: nobody needs it durable, and
+	// its files may be closed and gone.
 	for _, s := range sealed {
-		if err := s.sync(true); err != nil {
+		if s.dropped.Load() {
+			continue
+		}
+		if err := s.sync(true); err != nil && !s.dropped.Load() {
 			return err
 		}
 	}
-	if err := active.sync(false); err != nil {
+	if err := active.sync(false); err != nil && !active.dropped.Load() {
 		return err
+	}
+	for _, s := range snaps {
+		if err := l.writeSnapshot(s); err != nil {
+			return err
+		}
 	}
 	if dir {
 		return l.store.fs.SyncDir(l.dir)

@@ -14,6 +14,16 @@ import (
 // that the batch ending at o is the first that has it. So with T ≤ ts nothing
 // before that batch can be the answer.
 func (l *Log) OffsetForTimestamp(ts int64, limit model.Offset) (off model.Offset, recTs int64, found bool, err error) {
+	for {
+		cuts := l.cuts.Load()
+		off, recTs, found, err = l.seekTime(ts, limit)
+		if l.cuts.Load() == cuts {
+			return off, recTs, found, err
+		}
+	}
+}
+
+func (l *Log) seekTime(ts int64, limit model.Offset) (off model.Offset, recTs int64, found bool, err error) {
 	start, end := l.LogStart(), l.LogEnd()
 	if l.Failed() != nil {
 		end = min(end, l.StableEnd())
@@ -25,6 +35,9 @@ func (l *Log) OffsetForTimestamp(ts int64, limit model.Offset) (off model.Offset
 			break
 		}
 		off, recTs, found, err = l.seekSegment(seg, seek{ts, start, limit})
+		if err != nil && l.LogStart() > start { // the segment's file may be gone: look again from there
+			return l.OffsetForTimestamp(ts, limit)
+		}
 		if err != nil {
 			return 0, 0, false, l.readError(seg, err)
 		}
@@ -97,7 +110,7 @@ func (l *Log) timePosition(seg *segment, sc *scanner, q seek) (int64, error) {
 func (l *Log) entryBatch(seg *segment, sc *scanner, e entry) (int64, bool) {
 	last := seg.base + model.Offset(e.val)
 	pos, h, err := l.locate(seg, sc, last)
-	return pos, err == nil && h.LastOffset() == last && h.MaxTimestamp == e.key
+	return pos, err == nil && pos < sc.size && h.LastOffset() == last && h.MaxTimestamp == e.key
 }
 
 // loadMaxTimestamp makes sure that the segment's largest timestamp is known: of a

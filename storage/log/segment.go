@@ -21,7 +21,11 @@ const (
 	timeIndexSuffix = ".timeindex"
 )
 
-// segment is one .log file with its two indexes. Readers use size, f and the
+// segmentSuffixes are those of all files that go with a segment, the log last. The snapshot
+// of its base is not the segment's own, but nobody needs it any more.
+var segmentSuffixes = []string{snapshotSuffix, txnIndexSuffix, indexSuffix, timeIndexSuffix, logSuffix}
+
+// segment is one .log file with its indexes. Readers use size, f and the
 // indexes; all else belongs to the log and its mutex.
 type segment struct {
 	base  model.Offset
@@ -30,8 +34,16 @@ type segment struct {
 	size  atomic.Int64 // whole batches that may be read
 	off   index
 	tim   index
+	txn   txnIndex
 	maxTs atomic.Int64 // largest timestamp; -1 none; only a hint while maxKnown is false
 	known atomic.Bool  // maxTs has been loaded or built
+
+	// appended is when the segment was last written to, wall clock in milliseconds; what
+	// retention goes by where records have no usable timestamp.
+	appended atomic.Int64
+	dropped  atomic.Bool  // below the log start and out of the list; its files are about to go
+	firstTs  atomic.Int64 // largest timestamp of the first batch; 0 not known; see Log.firstTimestamp
+	warned   atomic.Bool  // that its timestamps lie in the future was logged
 
 	fmu    sync.Mutex
 	f      fsx.File // guarded by fmu; opened on first use
@@ -64,14 +76,16 @@ func newSegment(fsys fsx.FS, bufs *sync.Pool, dir string, base model.Offset, now
 	s := &segment{base: base, path: p, fs: fsys, rollTs: noTimestamp, created: now, maxTsOff: base}
 	s.off = index{fs: fsys, path: p + indexSuffix, entrySz: offsetEntrySize, bufs: bufs}
 	s.tim = index{fs: fsys, path: p + timeIndexSuffix, entrySz: timeEntrySize, bufs: bufs}
+	s.txn = txnIndex{fs: fsys, path: p + txnIndexSuffix, base: base}
 	s.maxTs.Store(noTimestamp)
+	s.appended.Store(now)
 	return s
 }
 
 // create makes the segment's file, which must not exist; indexes left over from a
 // segment of this name go.
 func (s *segment) create() error {
-	for _, suffix := range []string{indexSuffix, timeIndexSuffix} {
+	for _, suffix := range []string{indexSuffix, timeIndexSuffix, txnIndexSuffix} {
 		if err := s.fs.Remove(s.path + suffix); !isMissing(err) {
 			return err
 		}
@@ -161,10 +175,7 @@ func (s *segment) sync(sealed bool) error {
 	if !sealed {
 		return nil
 	}
-	if err := s.off.sync(); err != nil {
-		return err
-	}
-	return s.tim.sync()
+	return firstErr(s.off.sync(), s.tim.sync(), s.txn.sync())
 }
 
 // release closes the files until they are needed again. Nobody else may use the segment
@@ -191,7 +202,7 @@ func (s *segment) close() error {
 // remove closes and deletes the segment's files.
 func (s *segment) remove() error {
 	err := s.close()
-	for _, suffix := range []string{indexSuffix, timeIndexSuffix, logSuffix} {
+	for _, suffix := range segmentSuffixes {
 		if rerr := s.fs.Remove(s.path + suffix); !isMissing(rerr) {
 			err = firstErr(err, rerr)
 		}

@@ -23,6 +23,7 @@ func (s *Store) Close() error {
 	s.loopDone.Wait()
 	s.sched.close()
 
+	s.bin.close()
 	logs := s.openLogs()
 	err := s.forEach(logs, (*Log).finish)
 	s.cpMu.Lock()
@@ -48,6 +49,9 @@ func (s *Store) Close() error {
 
 // finish makes all of a log durable, the active segment's indexes included.
 func (l *Log) finish() error {
+	l.cleaned.gate.shut() // for good
+	l.cutMu.Lock()
+	defer l.cutMu.Unlock()
 	if err := l.Failed(); err != nil {
 		return err
 	}
@@ -58,7 +62,11 @@ func (l *Log) finish() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	seg := l.activeLocked()
-	err := firstErr(seg.off.sync(), seg.tim.sync(), l.store.fs.SyncDir(l.dir))
+	err := firstErr(seg.off.sync(), seg.tim.sync(), seg.txn.sync())
+	if end := l.LogEnd(); err == nil && l.lastSnap != end && (seg.size.Load() > 0 || len(*l.segs.Load()) > 1 || !l.prods.empty()) {
+		err = l.writeSnapshot(pendingSnapshot{end, l.snapshotLocked()})
+	}
+	err = firstErr(err, l.store.fs.SyncDir(l.dir))
 	if err != nil {
 		return l.fail(l.storageError("sync indexes", err))
 	}

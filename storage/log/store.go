@@ -27,6 +27,7 @@ type Store struct {
 	log   *slog.Logger
 	sched *scheduler
 	trash *trash
+	bin   *bin
 
 	closedErr     *error
 	indexBufs     sync.Pool // of *[tailBytes]byte
@@ -43,9 +44,16 @@ type Store struct {
 	closing  bool                // guarded by mu
 	cpMu     sync.Mutex          // one writer of checkpoints at a time; before mu
 	cp       [cpKinds]checkpoint // guarded by cpMu
+	cpBehind [cpKinds]bool       // guarded by cpMu: the last write failed, the next round writes again
+	cleaner  checkpoint          // guarded by cpMu: where what is dirty begins, of logs that were compacted
 	stop     chan struct{}
 	loopDone sync.WaitGroup
+
+	cleanSlot chan struct{} // held by the pass of compaction that has the dedupe buffer
 }
+
+// expireInterval is how often idle producers are looked for.
+const expireInterval = 10 * time.Minute
 
 // decoder is what it takes to look into a batch.
 type decoder struct {
@@ -58,7 +66,7 @@ type decoder struct {
 // time may have a folder open; that is for the caller to see to.
 func OpenStore(o StoreOptions) (*Store, error) {
 	o = o.withDefaults()
-	s := &Store{fs: o.FS, o: o, log: o.Logger, logs: map[logKey]*Log{}, names: map[string]logKey{}, folders: map[string]bool{}, stop: make(chan struct{})}
+	s := &Store{fs: o.FS, o: o, log: o.Logger, logs: map[logKey]*Log{}, names: map[string]logKey{}, folders: map[string]bool{}, stop: make(chan struct{}), cleanSlot: make(chan struct{}, 1)}
 	var closed error = errClosed
 	s.closedErr = &closed
 	s.indexBufs.New = func() any { return new([tailBytes]byte) }
@@ -72,8 +80,10 @@ func OpenStore(o StoreOptions) (*Store, error) {
 	if err := s.trash.load(o.Now()); err != nil {
 		return nil, fmt.Errorf("open the data folder: %w", err)
 	}
+	s.bin = newBin(s.fs, s.log)
 	s.sched.start(o.Group)
 	s.run("log-checkpoint", s.checkpointLoop)
+	s.run("log-segment-deletion", func(ctx context.Context) { s.bin.loop(ctx, s.stop, o.Now) })
 	s.run("log-trash", func(ctx context.Context) { s.trash.loop(ctx, s.stop, o.Now) })
 	return s, nil
 }
@@ -100,6 +110,9 @@ func (s *Store) prepare() error {
 	}
 	var err error
 	if s.found, err = loadCheckpoints(s.fs, s.o.Dir, s.log.Warn); err != nil {
+		return err
+	}
+	if s.cleaner, _, err = loadCheckpoint(s.fs, s.o.Dir, cleanerFile, s.log.Warn); err != nil {
 		return err
 	}
 	entries, err := s.fs.ReadDir(s.path(topicsDir))
@@ -152,13 +165,16 @@ func (s *Store) firstCheckpoints(haveLogs bool) error {
 
 func (s *Store) writeCheckpoint(i int) error {
 	s.cp[i].generation++
-	return fsx.WriteFile(s.fs, s.path(checkpointFiles[i]), s.cp[i].encode(checkpointFiles[i]))
+	err := fsx.WriteFile(s.fs, s.path(checkpointFiles[i]), s.cp[i].encode(checkpointFiles[i]))
+	s.cpBehind[i] = err != nil
+	return err
 }
 
 // Open opens or creates a partition's log; recovery runs here when it must. It
 // may run in parallel for different partitions. A folder whose partition.metadata
-// names another topic id is moved to Dir/trash first. An error of code
-// StorageError means that the folder is damaged below its checkpointed stable end
+// names another topic id is moved to Dir/trash first. With StorageFull (no
+// room on the disk) or LeaderUnavailable (no descriptor left) opening may be tried again. An
+// error of code StorageError means that the folder is damaged below its checkpointed stable end
 // and was left as it is; the node's next stop is then not a clean one.
 func (s *Store) Open(id model.TopicID, topic string, p model.PartitionID, cfg Config) (*Log, error) {
 	key := logKey{id, p}
@@ -205,8 +221,11 @@ func (s *Store) Remove(l *Log) error {
 		return model.Errorf(model.Internal, "the log of %s is not open", l.name)
 	}
 	s.mu.Unlock()
+	l.cleaned.gate.shut() // for good
 	// No checkpoint meanwhile: it would write the epoch file into the folder of the next
 	// log of this name.
+	l.cutMu.Lock()
+	defer l.cutMu.Unlock()
 	s.cpMu.Lock()
 	defer s.cpMu.Unlock()
 	s.sched.drain(l)
@@ -219,6 +238,7 @@ func (s *Store) Remove(l *Log) error {
 	for i := range s.cp {
 		delete(s.cp[i].points, l.key)
 	}
+	delete(s.cleaner.points, l.key)
 	return err
 }
 
@@ -268,6 +288,7 @@ func (s *Store) Sweep(expected func(folder string) bool) error {
 func (s *Store) checkpointLoop(ctx context.Context) {
 	t := time.NewTicker(s.o.CheckpointInterval)
 	defer t.Stop()
+	expire := s.o.Now().Add(expireInterval)
 	for {
 		select {
 		case <-t.C:
@@ -275,6 +296,12 @@ func (s *Store) checkpointLoop(ctx context.Context) {
 			return
 		case <-ctx.Done():
 			return
+		}
+		if now := s.o.Now(); !now.Before(expire) {
+			expire = now.Add(expireInterval)
+			for _, l := range s.openLogs() {
+				l.ExpireProducers(now.UnixMilli())
+			}
 		}
 		for _, l := range s.openLogs() {
 			// With write caching nobody asks for syncs: once a second bounds the loss.
@@ -320,10 +347,14 @@ func (s *Store) checkpointCpLocked(all bool) error {
 	}
 	var err error
 	for _, l := range s.openLogs() {
-		synced := l.synced.Load()
-		note(cpReplication, l, l.hw.Load())
-		note(cpLogStart, l, l.logStart.Load())
-		if e := l.flushEpochs(); e != nil {
+		synced, hw, start := l.synced.Load(), l.hw.Load(), l.logStart.Load()
+		e := l.flushEpochs()
+		if isErr(e, errCutting) {
+			continue // the truncation lowers what is checkpointed itself, each at its time
+		}
+		note(cpReplication, l, hw)
+		note(cpLogStart, l, start)
+		if e != nil {
 			err = firstErr(err, l.storageError("write "+epochFile, e))
 			continue
 		}
@@ -333,19 +364,97 @@ func (s *Store) checkpointCpLocked(all bool) error {
 	allOpen := len(s.folders) == 0
 	s.mu.Unlock()
 	for i := range s.cp {
-		if !changed[i] && !all || !s.found.have[i] && !allOpen {
+		if !changed[i] && !s.cpBehind[i] && !all || !s.found.have[i] && !allOpen && i != cpLogStart {
 			// One that was lost is written again when every log is in it: an absent
-			// file makes recovery careful, an absent entry means a new log.
+			// file makes recovery careful, an absent entry means a new log. To log starts
+			// both mean the same, and a moved one must not wait.
 			continue
 		}
 		if e := s.writeCheckpoint(i); e != nil {
 			err = firstErr(err, fmt.Errorf("write %s: %w", checkpointFiles[i], e))
-			for _, l := range s.openLogs() {
-				delete(s.cp[i].points, l.key) // so that the next round writes again
-			}
 		}
 	}
 	return err
+}
+
+// lowerCheckpoints makes the recovery point on disk, and the high watermark, not higher
+// than a truncation needs them, before it cuts: recovery refuses a log that ends below
+// its recovery point. In a full one the old segments may go one by one, so it is 0.
+func (s *Store) lowerCheckpoints(l *Log, c *cut) error {
+	point := c.end
+	if c.full {
+		point = 0
+	}
+	s.cpMu.Lock()
+	defer s.cpMu.Unlock()
+	return firstErr(s.lowerCleanPointCpLocked(l, c.end), s.lowerCpLocked(cpRecovery, l.key, point), s.lowerCpLocked(cpReplication, l.key, c.end))
+}
+
+// setCleanPoint makes it durable how far a log is clean.
+func (s *Store) setCleanPoint(l *Log, to model.Offset) error {
+	s.cpMu.Lock()
+	defer s.cpMu.Unlock()
+	old, had := s.cleaner.points[l.key]
+	s.cleaner.points[l.key] = to
+	if err := s.writeCleanerCpLocked(); err != nil {
+		delete(s.cleaner.points, l.key)
+		if had {
+			s.cleaner.points[l.key] = old
+		}
+		return err
+	}
+	l.cleaned.point.Store(int64(to))
+	return nil
+}
+
+func (s *Store) writeCleanerCpLocked() error {
+	s.cleaner.generation++
+	return fsx.WriteFile(s.fs, s.path(cleanerFile), s.cleaner.encode(cleanerFile))
+}
+
+// forgetCleanPoint is for a log that does not have what was clean: another one of its key
+// was here before.
+func (s *Store) forgetCleanPoint(key logKey) error {
+	s.cpMu.Lock()
+	defer s.cpMu.Unlock()
+	delete(s.cleaner.points, key)
+	return s.writeCleanerCpLocked()
+}
+
+// lowerCleanPointCpLocked comes before a truncation: what is appended at its offsets later
+// must count as dirty, or a tombstone among it could go before what it deletes.
+func (s *Store) lowerCleanPointCpLocked(l *Log, to model.Offset) error {
+	l.cleaned.failed.Store(nil)
+	if model.Offset(l.cleaned.point.Load()) <= to && s.cleaner.points[l.key] <= to {
+		return nil
+	}
+	l.cleaned.point.Store(int64(to))
+	s.cleaner.points[l.key] = to
+	return s.writeCleanerCpLocked()
+}
+
+// lowerLogStart follows a full truncation that begins the log anew below its old start,
+// once the old segments are gone: what was deleted must not come back.
+func (s *Store) lowerLogStart(l *Log, start model.Offset) error {
+	s.cpMu.Lock()
+	defer s.cpMu.Unlock()
+	return s.lowerCpLocked(cpLogStart, l.key, start)
+}
+
+func (s *Store) lowerCpLocked(kind int, key logKey, to model.Offset) error {
+	if old, ok := s.cp[kind].points[key]; (!ok || old <= to) && !s.cpBehind[kind] {
+		return nil
+	}
+	if old, ok := s.cp[kind].points[key]; ok {
+		s.cp[kind].points[key] = min(old, to)
+	}
+	s.mu.Lock()
+	allOpen := len(s.folders) == 0
+	s.mu.Unlock()
+	if !s.found.have[kind] && !allOpen {
+		return nil // the file was lost and is not there
+	}
+	return s.writeCheckpoint(kind)
 }
 
 // scanner gives a pooled reader of a segment's first size bytes.

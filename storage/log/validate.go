@@ -2,6 +2,7 @@ package log
 
 import (
 	"fmt"
+	"math"
 
 	"tidewire/internal/model"
 	"tidewire/storage/record"
@@ -14,7 +15,7 @@ func (r *recovery) validateFrom(i int) (model.Offset, error) {
 	next := r.segs[i].base
 	for ; i < len(r.segs); i++ {
 		seg := r.segs[i]
-		if seg.base != next {
+		if r.segmentFollows(seg.base, next) != nil {
 			return next, r.cut(i-1, r.segs[i-1].size.Load(), next, errGap)
 		}
 		end, pos, bad, err := r.validate(seg)
@@ -27,6 +28,7 @@ func (r *recovery) validateFrom(i int) (model.Offset, error) {
 		}
 		if i < len(r.segs)-1 {
 			seg.noteTime()
+			r.snapshot(r.segs[i+1].base)
 		}
 	}
 	return next, nil
@@ -40,7 +42,7 @@ func (r *recovery) validate(seg *segment) (end model.Offset, pos int64, bad, err
 		return 0, 0, nil, err
 	}
 	defer r.l.store.putScanner(sc)
-	if err := seg.clearIndexes(); err != nil {
+	if err := firstErr(seg.clearIndexes(), seg.txn.replace(nil)); err != nil {
 		return 0, 0, nil, err
 	}
 	end = seg.base
@@ -51,8 +53,14 @@ func (r *recovery) validate(seg *segment) (end model.Offset, pos int64, bad, err
 		}
 		switch {
 		case bad != nil:
-		case h.BaseOffset != end:
-			bad = model.Errorf(model.CorruptBatch, "offset %d where %d is due", h.BaseOffset, end)
+		case r.l.follows(h.BaseOffset, end) != nil:
+			bad = r.l.follows(h.BaseOffset, end)
+		case end < r.point && h.NextOffset() > r.point:
+			// The recovery point was the log's end, so that a batch ended there. This finds
+			// a flip in the base offset of the last batch where gaps are allowed.
+			bad = model.Errorf(model.CorruptBatch, "the batch at offset %d follows %d and passes the stable end %d", h.BaseOffset, end, r.point)
+		case relative(h.LastOffset(), seg.base) > math.MaxInt32:
+			bad = model.Errorf(model.CorruptBatch, "offset %d is too far from the segment's base", h.LastOffset())
 		case h.LeaderEpoch < r.epochs.latest():
 			bad = model.Errorf(model.CorruptBatch, "leader epoch %d after %d", h.LeaderEpoch, r.epochs.latest())
 		}
@@ -60,6 +68,9 @@ func (r *recovery) validate(seg *segment) (end model.Offset, pos int64, bad, err
 			return end, pos, bad, nil
 		}
 		r.epochs, _ = r.epochs.note(h.LeaderEpoch, h.BaseOffset)
+		if err := r.enter(seg, sc, pos, &h); err != nil {
+			return 0, 0, nil, err
+		}
 		seg.note(&h, pos, r.l.cfg.IndexIntervalBytes)
 		if err := firstErr(seg.off.flushIfFull(), seg.tim.flushIfFull()); err != nil {
 			return 0, 0, nil, err
@@ -165,6 +176,13 @@ func findBatch(sc *scanner, pos int64) (bool, error) {
 // syncFrom makes what validation kept durable: a killed process leaves bytes that
 // only the page cache has, and they are about to count as stable.
 func (r *recovery) syncFrom(i int) error {
+	for _, s := range r.snaps {
+		if s.off <= r.segs[len(r.segs)-1].base { // else its segment was cut
+			if err := r.l.writeSnapshot(s); err != nil {
+				return err
+			}
+		}
+	}
 	for ; i < len(r.segs); i++ {
 		if err := r.segs[i].sync(i < len(r.segs)-1); err != nil {
 			return err

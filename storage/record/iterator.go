@@ -11,12 +11,14 @@ import (
 // of headers is overwritten by the next call of Next. The zero value is ready for
 // Batch.Records; reusing an Iterator avoids allocation.
 type Iterator struct {
-	buf    []byte // what is left
+	all    []byte // the records, inflated
+	buf    []byte // what is left of them
 	header BatchHeader
 	index  int32
 	prev   int64 // offset delta of the record before
 	dense  bool  // offset deltas must be 0, 1, 2…
 	rec    Record
+	raw    []byte // the present record as it is stored
 	hdrs   []Header
 	err    error
 }
@@ -26,7 +28,8 @@ type Iterator struct {
 // beyond d's limit, CorruptBatch.
 func (b *Batch) Records(d *Decompressor, it *Iterator) error {
 	data := b.Bytes[HeaderSize:]
-	if c := b.Header.Attributes.Codec(); c != None {
+	// Compaction keeps the header alone of a batch whose records have all gone.
+	if c := b.Header.Attributes.Codec(); c != None && (b.Header.Count > 0 || len(data) > 0) {
 		if d == nil {
 			return model.Errorf(model.Internal, "a compressed batch needs a decompressor")
 		}
@@ -38,8 +41,13 @@ func (b *Batch) Records(d *Decompressor, it *Iterator) error {
 	if int64(b.Header.Count)*minRecordSize > int64(len(data)) {
 		return corrupt("the batch has %d bytes for %d records", len(data), b.Header.Count)
 	}
-	*it = Iterator{buf: data, header: b.Header, prev: -1, hdrs: it.hdrs[:0]}
+	*it = Iterator{all: data, buf: data, header: b.Header, prev: -1, hdrs: it.hdrs[:0]}
 	return nil
+}
+
+// Rewind goes back to before the first record, of the same inflated bytes.
+func (it *Iterator) Rewind() {
+	*it = Iterator{all: it.all, buf: it.all, header: it.header, dense: it.dense, prev: -1, hdrs: it.hdrs[:0]}
 }
 
 // Next moves to the next record; false at the end or on an error (see Err).
@@ -68,6 +76,7 @@ func (it *Iterator) decode() error {
 	if k <= 0 || n < minRecordSize-1 || n > int64(len(it.buf)-k) {
 		return corrupt("record %d has a bad length", it.index)
 	}
+	it.raw = it.buf[:k+int(n)]
 	r := reader{b: it.buf[k : k+int(n)]}
 	it.buf = it.buf[k+int(n):]
 	r.b = r.b[1:] // attributes: unused
@@ -120,6 +129,11 @@ type reader struct {
 }
 
 func (r *reader) varint() int64 {
+	if len(r.b) > 0 && r.b[0] < 0x80 { // most are one byte
+		v := r.b[0]
+		r.b = r.b[1:]
+		return int64(v>>1) ^ -int64(v&1)
+	}
 	v, n := binary.Varint(r.b)
 	if n <= 0 {
 		r.bad = true

@@ -110,6 +110,9 @@ var rows = map[string]row{
 		missing: "/v1/topics/not-there/config", code: "unknown-topic"},
 	"updateTopicConfig": {access: byRule, operation: "alter-configs", path: topicPath("/config"), prepare: makeTopic, success: 200,
 		body: constant(object{"set": object{"retention.ms": 1000}}), missing: "/v1/topics/not-there/config", code: "unknown-topic"},
+	"deleteRecords": {access: byRule, operation: "delete", path: topicPath("/delete-records"), prepare: makeTopic, success: 200,
+		body:    constant(object{"partitions": []object{{"partition": 0, "before_offset": "high_watermark"}}}),
+		missing: "/v1/topics/not-there/delete-records", code: "unknown-topic"},
 	"topicOffsets": {access: byRule, operation: "describe", path: topicPath("/offsets?timestamp=latest"), prepare: makeTopic, success: 200,
 		missing: "/v1/topics/not-there/offsets?timestamp=latest", code: "unknown-topic"},
 

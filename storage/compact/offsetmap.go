@@ -1,0 +1,122 @@
+package compact
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"math/bits"
+
+	"tidewire/internal/model"
+)
+
+// Seed makes the hashes of one run differ from those of any other; it must be random.
+type Seed [16]byte
+
+// slotSize is what a key takes in a Map, in bytes.
+const slotSize = 24
+
+// slot is one place of the table; next is 0 in a free one.
+type slot struct {
+	hi, lo uint64 // the key's hash
+	next   int64  // its offset + 1
+}
+
+// growth is how many times larger a table that is full gets.
+const growth = 8
+
+// firstSlots is what a table begins with: small ones stay in the processor's caches.
+const firstSlots = 8 << 10
+
+// Map is a table of bounded size from keys to their last offsets: open addressing, linear
+// probing, at most four fifths full. It begins small, and grows to its bound. It is not safe
+// for concurrent use.
+type Map struct {
+	slots []slot
+	max   int    // slots at most
+	n     int    // taken
+	buf   []byte // seed, then the key that is hashed
+}
+
+// NewMap makes one that takes at most size bytes, those of growing included. It has room for
+// one key at least.
+func NewMap(size int64, seed Seed) *Map {
+	m := &Map{max: int(max(size/(growth+1)*growth/slotSize, 2)), buf: append(make([]byte, 0, 256), seed[:]...)}
+	n := m.max
+	for n/growth >= firstSlots {
+		n /= growth
+	}
+	m.slots = make([]slot, n)
+	return m
+}
+
+func (m *Map) full() bool { return m.n >= max(len(m.slots)/5*4, 1) }
+
+// grow moves to a larger table; false when there may be none.
+func (m *Map) grow() bool {
+	if len(m.slots) == m.max {
+		return false
+	}
+	old := m.slots
+	n := len(old) * growth
+	if n*growth > m.max {
+		n = m.max // all of it, also what the divisions left over
+	}
+	m.slots = make([]slot, n)
+	for i := range old {
+		if s := &old[i]; s.next != 0 {
+			*m.find(s.hi, s.lo) = *s
+		}
+	}
+	return true
+}
+
+// Len is the number of keys.
+func (m *Map) Len() int { return m.n }
+
+func (m *Map) hash(key []byte) (hi, lo uint64) {
+	m.buf = append(m.buf[:len(Seed{})], key...)
+	sum := sha256.Sum256(m.buf)
+	return binary.BigEndian.Uint64(sum[:]), binary.BigEndian.Uint64(sum[8:])
+}
+
+// find gives the slot of a hash, or the free one where it belongs.
+func (m *Map) find(hi, lo uint64) *slot {
+	n := uint64(len(m.slots))
+	i, _ := bits.Mul64(hi, n)
+	for {
+		s := &m.slots[i]
+		if s.next == 0 || s.hi == hi && s.lo == lo {
+			return s
+		}
+		if i++; i == n {
+			i = 0
+		}
+	}
+}
+
+// Put enters the offset of a key's record; later calls have larger offsets. It reports false,
+// and has entered nothing, when a new key finds no room.
+func (m *Map) Put(key []byte, off model.Offset) bool {
+	hi, lo := m.hash(key)
+	return m.put(hi, lo, off)
+}
+
+func (m *Map) put(hi, lo uint64, off model.Offset) bool {
+	s := m.find(hi, lo)
+	if s.next == 0 {
+		if m.full() {
+			if !m.grow() {
+				return false
+			}
+			s = m.find(hi, lo)
+		}
+		m.n++
+		s.hi, s.lo = hi, lo
+	}
+	s.next = int64(off) + 1
+	return true
+}
+
+// Last is the last offset entered for a key, -1 for none.
+func (m *Map) Last(key []byte) model.Offset {
+	return model.Offset(m.find(m.hash(key)).next - 1)
+}

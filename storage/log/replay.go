@@ -1,0 +1,246 @@
+package log
+
+import (
+	"math"
+
+	"tidewire/internal/fsx"
+	"tidewire/internal/model"
+	"tidewire/storage/record"
+)
+
+// replayed is the state of the producers below an offset and what was found on the way.
+type replayed struct {
+	producers
+	from    model.Offset // of the snapshot, or the base of the first segment
+	txns    []txnSummary // as the snapshot says
+	aborted map[model.Offset][]AbortedTransaction
+	hw      model.Offset // transactions that ended below it are done for good
+	now     int64
+}
+
+// stateAt loads the newest whole snapshot at or below an offset and reads the batches from
+// there up to it. Damaged snapshots are removed. The segments are not being written.
+func (l *Log) stateAt(segs []*segment, off model.Offset) (*replayed, error) {
+	all, err := l.listSnapshots()
+	if err != nil {
+		return nil, err
+	}
+	st := &replayed{from: segs[0].base, hw: l.HighWatermark(), now: l.store.o.Now().UnixMilli(), aborted: map[model.Offset][]AbortedTransaction{}}
+	for i := len(all) - 1; i >= 0; i-- {
+		if all[i] > off || all[i] < segs[0].base { // batches above the latter are gone
+			continue
+		}
+		b, err := fsx.ReadFile(l.store.fs, l.snapshotPath(all[i]), maxSnapshot)
+		if err != nil {
+			return nil, err
+		}
+		s, err := decodeSnapshot(b, all[i])
+		if err != nil {
+			l.store.log.Warn("producer snapshot is damaged", "log", l.name, "offset", all[i])
+			if err := l.store.fs.Remove(l.snapshotPath(all[i])); !isMissing(err) {
+				return nil, err
+			}
+			continue
+		}
+		st.load(s, all[i])
+		break
+	}
+	return st, l.replay(segs, st, off)
+}
+
+func (st *replayed) load(s *snapshot, off model.Offset) {
+	st.byID, st.from, st.txns = s.byID, off, s.txns
+	for id, p := range st.byID {
+		p.seen = st.now // how long it was idle while the node was down counts for nothing
+		if p.txnFirst >= 0 {
+			st.open = append(st.open, txnSpan{id, p.txnFirst, -1})
+		}
+	}
+	sortSpans(st.open)
+}
+
+// replay enters the batches of [st.from, to).
+func (l *Log) replay(segs []*segment, st *replayed, to model.Offset) error {
+	for _, seg := range segs[floorSegment(segs, st.from):] {
+		if seg.base >= to || st.from >= to {
+			break
+		}
+		if err := l.replaySegment(seg, st, to); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *Log) replaySegment(seg *segment, st *replayed, to model.Offset) error {
+	_, pos, err := l.cutPosition(seg, max(st.from, seg.base))
+	if err != nil {
+		return err
+	}
+	sc, err := l.store.scanner(seg, seg.size.Load(), scanWindow)
+	if err != nil {
+		return err
+	}
+	defer l.store.putScanner(sc)
+	for pos < sc.size {
+		h, err := sc.header(pos)
+		if err != nil {
+			return l.damage(seg, pos, seg.base, err)
+		}
+		if h.BaseOffset >= to {
+			break
+		}
+		if h.ProducerID >= 0 {
+			b, err := sc.batch(pos, &h)
+			if err != nil {
+				return err
+			}
+			if a, ok := st.enter(&b); ok {
+				st.aborted[seg.base] = append(st.aborted[seg.base], a)
+			}
+		}
+		pos += int64(h.Size())
+	}
+	return nil
+}
+
+// enter applies a stored batch that nothing will take back.
+func (st *replayed) enter(b *record.Batch) (AbortedTransaction, bool) {
+	var m *record.Marker
+	if b.Header.Attributes.Has(record.AttrControl) {
+		if x, ok, err := b.Marker(); ok && err == nil {
+			m = &x
+		}
+	}
+	a, aborted := st.apply(&b.Header, m, st.now)
+	st.undo = st.undo[:0]
+	if n := len(st.done); n > 0 && st.done[n-1].last < st.hw {
+		st.done = st.done[:n-1]
+	}
+	return a, aborted
+}
+
+// adopt makes a replayed state the log's.
+func (l *Log) adoptLocked(st *replayed) {
+	l.prods.byID, l.prods.open, l.prods.done = st.byID, st.open, st.done
+	l.prods.undo = l.prods.undo[:0]
+	l.prods.publish(st.hw)
+}
+
+// producerState gives recovery the producers below off and makes sure that the indexes of
+// aborted transactions of the segments below n, which are not read, are as they were.
+func (r *recovery) producerState(n int, off model.Offset) (*replayed, error) {
+	st, err := r.l.stateAt(r.segs, off)
+	if err != nil {
+		return nil, err
+	}
+	summaries := map[model.Offset]txnSummary{}
+	for _, t := range st.txns {
+		summaries[t.base] = t
+	}
+	for i, seg := range r.segs[:n] {
+		end := off
+		if i+1 < len(r.segs) {
+			end = r.segs[i+1].base
+		}
+		entries, known := st.aborted[seg.base], seg.base >= st.from
+		switch {
+		case known: // read as a whole
+			x := txnIndex{base: seg.base}
+			for _, a := range entries {
+				x.add(a)
+			}
+			known = !r.badTxn[seg.base] && x.summary() == seg.txn.summary()
+		case end <= st.from: // as when the snapshot was written
+			want := summaries[seg.base]
+			want.base = seg.base
+			if !r.badTxn[seg.base] && want == seg.txn.summary() {
+				continue
+			}
+		default:
+			known = !r.badTxn[seg.base] && seg.txn.summary().count >= summaries[seg.base].count
+			if known {
+				continue
+			}
+		}
+		if known {
+			continue
+		}
+		if err := r.rebuildTxns(seg, end); err != nil {
+			return nil, err
+		}
+	}
+	return st, nil
+}
+
+// rebuildTxns reads a segment, and what it takes to know the transactions open at its
+// start, to make its index of aborted transactions anew.
+func (r *recovery) rebuildTxns(seg *segment, end model.Offset) error {
+	r.l.store.log.Warn("rebuilding the aborted transactions index", "log", r.l.name, "segment", baseName(seg.base))
+	st, err := r.l.stateAt(r.segs, seg.base)
+	if err != nil {
+		return err
+	}
+	st.from = max(st.from, seg.base)
+	if err := r.l.replaySegment(seg, st, end); err != nil {
+		return err
+	}
+	return firstErr(seg.txn.replace(st.aborted[seg.base]), seg.txn.sync(), r.l.store.fs.SyncDir(r.l.dir))
+}
+
+// openTxns attaches to a segment's index of aborted transactions.
+func (r *recovery) openTxns(seg *segment) {
+	size := r.sizes[baseName(seg.base)+txnIndexSuffix]
+	if err := seg.txn.open(size); err != nil {
+		r.badTxn[seg.base] = true
+	}
+}
+
+// tidySnapshots removes snapshots that no segment begins at, but for the newest, and those
+// outside of the log.
+func (r *recovery) tidySnapshots(end model.Offset) error {
+	bases := map[model.Offset]bool{}
+	for _, s := range r.segs {
+		bases[s.base] = true
+	}
+	all, err := r.l.listSnapshots()
+	if err != nil {
+		return err
+	}
+	newest := model.Offset(math.MinInt64)
+	for _, off := range all {
+		if off <= end {
+			newest = off
+		}
+	}
+	r.l.lastSnap = newest
+	return r.l.removeSnapshots(func(off model.Offset) bool {
+		return off > end || off < r.segs[0].base || off != newest && !bases[off]
+	})
+}
+
+// enter applies a batch that validation has checked.
+func (r *recovery) enter(seg *segment, sc *scanner, pos int64, h *record.BatchHeader) error {
+	if h.ProducerID < 0 {
+		return nil
+	}
+	b, err := sc.batch(pos, h)
+	if err != nil {
+		return err
+	}
+	if a, aborted := r.state.enter(&b); aborted {
+		seg.txn.add(a)
+	}
+	return nil
+}
+
+// snapshot keeps the state at the base of a segment that is about to be validated.
+func (r *recovery) snapshot(off model.Offset) {
+	s := snapshot{byID: r.state.byID}
+	for _, seg := range r.segs {
+		if t := seg.txn.summary(); t.count > 0 && seg.base < off {
+			s.txns = append(s.txns, t)
+		}
+	}
+	r.snaps = append(r.snaps, pendingSnapshot{off, s.encode()})
+}

@@ -1,0 +1,288 @@
+package log
+
+import (
+	"errors"
+	"path"
+	"slices"
+	"strings"
+
+	"tidewire/internal/fsx"
+	"tidewire/internal/model"
+	"tidewire/storage/record"
+)
+
+// Suffixes of the files of a segment that compaction makes, as Kafka's: .cleaned while it is
+// written, .swap once it is whole and is to take the place of those it was made from.
+const (
+	cleanedSuffix = ".cleaned"
+	swapSuffix    = ".swap"
+)
+
+// derivedSuffixes are the files that go with a segment's log, and are renamed before it.
+var derivedSuffixes = []string{indexSuffix, timeIndexSuffix, txnIndexSuffix}
+
+// newCleaned begins a segment under .cleaned names. Its log stays open.
+func (l *Log) newCleaned(base model.Offset, now int64) (*segment, error) {
+	s := newSegment(l.store.fs, &l.store.indexBufs, l.dir, base, now)
+	s.appended.Store(0)
+	s.off.path, s.tim.path, s.txn.path = s.path+indexSuffix+cleanedSuffix, s.path+timeIndexSuffix+cleanedSuffix, s.path+txnIndexSuffix+cleanedSuffix
+	s.off.checked, s.tim.checked = true, true
+	s.known.Store(true)
+	err := s.removeFiles(cleanedSuffix)
+	if err == nil {
+		s.f, err = l.store.fs.OpenFile(s.path+logSuffix+cleanedSuffix, fsx.ReadWrite|fsx.Create|fsx.Exclusive)
+	}
+	if err != nil {
+		return nil, errors.Join(err, s.discardCleaned())
+	}
+	return s, nil
+}
+
+func (s *segment) removeFiles(suffix string) (err error) {
+	for _, kind := range slices.Backward(append([]string{logSuffix}, derivedSuffixes...)) {
+		if rerr := s.fs.Remove(s.path + kind + suffix); !isMissing(rerr) {
+			err = firstErr(err, rerr)
+		}
+	}
+	return err
+}
+
+// discardCleaned removes a segment that is not in use. What cannot be removed means
+// nothing: the next start removes it.
+func (s *segment) discardCleaned() error {
+	return errors.Join(s.close(), s.removeFiles(swapSuffix), s.removeFiles(cleanedSuffix))
+}
+
+// swapIn puts a segment in the place of those that it was made from. The files first: once
+// <base>.log.swap is durable the next start completes what is not. Readers go on with the
+// old segments, whose files are open meanwhile, and repeat what they read when those are
+// closed. It holds cutMu across its syncs.
+func (l *Log) swapIn(group []*segment, out *segment) error {
+	l.cutMu.Lock()
+	defer l.cutMu.Unlock()
+	err := firstErr(l.serving(), l.Failed(), l.holdOpen(group))
+	if err == nil {
+		err = out.moveDerived(swapSuffix)
+	}
+	if err != nil {
+		return errors.Join(err, out.discardCleaned())
+	}
+	if err := l.store.fs.SyncDir(l.dir); err != nil {
+		return errors.Join(l.fail(l.storageError("compact", err)), out.discardCleaned())
+	}
+	name := out.path + logSuffix
+	if err := l.store.fs.Rename(name+cleanedSuffix, name+swapSuffix); err != nil {
+		return errors.Join(err, out.discardCleaned())
+	}
+	if err := l.completeSwap(group, out); err != nil {
+		return errors.Join(l.fail(l.storageError("compact", err)), out.close())
+	}
+	l.publishSwap(group, out)
+	for _, s := range group {
+		err = firstErr(err, s.close())
+	}
+	if err != nil {
+		l.store.log.Warn("a compacted segment was not closed", "log", l.name, "err", err)
+	}
+	return nil
+}
+
+// completeSwap does the rest of a swap whose log is in place under .swap.
+func (l *Log) completeSwap(group []*segment, out *segment) error {
+	fs := l.store.fs
+	if err := fs.SyncDir(l.dir); err != nil {
+		return err
+	}
+	for _, s := range group[1:] {
+		for _, suffix := range segmentSuffixes {
+			if err := fs.Remove(s.path + suffix); !isMissing(err) {
+				return err
+			}
+		}
+	}
+	if err := firstErr(out.moveDerived(""), fs.SyncDir(l.dir)); err != nil {
+		return err
+	}
+	name := out.path + logSuffix
+	if err := firstErr(fs.Rename(name+swapSuffix, name), fs.SyncDir(l.dir)); err != nil {
+		return err
+	}
+	if out.txn.summary().count == 0 { // an empty file means no more than none
+		if err := fs.Remove(out.txn.path); !isMissing(err) {
+			return err
+		}
+	}
+	return out.release() // opened again when needed, as after a start
+}
+
+// moveDerived renames the indexes. That of aborted transactions is made if there is none,
+// so that the one it replaces is replaced.
+func (s *segment) moveDerived(suffix string) error {
+	if err := s.txn.ensure(); err != nil {
+		return err
+	}
+	return firstErr(s.off.moveTo(s.path+indexSuffix+suffix), s.tim.moveTo(s.path+timeIndexSuffix+suffix),
+		s.txn.moveTo(s.path+txnIndexSuffix+suffix))
+}
+
+// holdOpen opens what readers of segments may need, so that they find it when the names
+// belong to others. The segments must be the log's.
+func (l *Log) holdOpen(group []*segment) error {
+	segs := *l.segs.Load()
+	i := slices.Index(segs, group[0])
+	if i < 0 || i+len(group) >= len(segs) || !slices.Equal(segs[i:i+len(group)], group) {
+		return errNoPass // some were dropped meanwhile
+	}
+	for _, s := range group {
+		if _, err := s.file(); err != nil {
+			return err
+		}
+		if err := firstErr(s.off.hold(), s.tim.hold(), s.txn.hold()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *Log) publishSwap(group []*segment, out *segment) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	segs := *l.segs.Load()
+	i := slices.Index(segs, group[0])
+	next := slices.Concat(segs[:i], []*segment{out}, segs[i+len(group):])
+	for _, s := range group {
+		s.dropped.Store(true)
+	}
+	l.segs.Store(&next)
+	l.cuts.Add(1)
+	l.lastSnap = -1
+}
+
+// refreshSnapshot makes the newest snapshot say what the indexes of aborted transactions
+// are now; otherwise the next start would take them for damaged and read the segments.
+func (l *Log) refreshSnapshot() error {
+	l.cutMu.Lock()
+	defer l.cutMu.Unlock()
+	all, err := l.listSnapshots()
+	if err != nil || len(all) == 0 {
+		return err
+	}
+	off := all[len(all)-1]
+	b, err := fsx.ReadFile(l.store.fs, l.snapshotPath(off), maxSnapshot)
+	if err != nil {
+		return err
+	}
+	s, err := decodeSnapshot(b, off)
+	if err != nil {
+		return nil // a damaged one is the next start's business
+	}
+	segs := *l.segs.Load()
+	old := s.txns
+	s.txns = nil
+	for i, seg := range segs {
+		if i+1 < len(segs) && segs[i+1].base <= off {
+			if t := seg.txn.summary(); t.count > 0 {
+				s.txns = append(s.txns, t)
+			}
+		} else if j := slices.IndexFunc(old, func(t txnSummary) bool { return t.base == seg.base }); j >= 0 {
+			s.txns = append(s.txns, old[j])
+		}
+	}
+	if slices.Equal(s.txns, old) {
+		return nil
+	}
+	return fsx.WriteFile(l.store.fs, l.snapshotPath(off), s.encode())
+}
+
+// settleCleaning completes or takes back, before a log is recovered, what a pass of
+// compaction was at when the process ended. A segment whose log has its .swap name is
+// whole, and so are its indexes; those without .swap names have their own already.
+func (r *recovery) settleCleaning() error {
+	var gone []string
+	var swaps []model.Offset
+	for name := range r.sizes {
+		if base, ok := parseBase(name, logSuffix+swapSuffix); ok {
+			swaps = append(swaps, base)
+		} else if strings.HasSuffix(name, cleanedSuffix) || strings.HasSuffix(name, swapSuffix) {
+			gone = append(gone, name)
+		}
+	}
+	if len(swaps)+len(gone) == 0 {
+		return nil
+	}
+	fs := r.l.store.fs
+	if err := fs.SyncDir(r.l.dir); err != nil { // a killed process may have left names to the page cache
+		return err
+	}
+	slices.Sort(swaps)
+	for _, base := range swaps {
+		if err := r.finishSwap(base); err != nil {
+			return err
+		}
+	}
+	slices.Sort(gone)
+	for _, name := range gone {
+		if err := fs.Remove(path.Join(r.l.dir, name)); !isMissing(err) {
+			return err
+		}
+	}
+	if err := fs.SyncDir(r.l.dir); err != nil {
+		return err
+	}
+	return r.list()
+}
+
+func (r *recovery) finishSwap(base model.Offset) error {
+	fs, name := r.l.store.fs, path.Join(r.l.dir, baseName(base))
+	end, err := r.endOfSwap(base)
+	if err != nil {
+		return err
+	}
+	r.l.store.log.Info("completing a swap of compaction", "log", r.l.name, "segment", baseName(base), "end", end)
+	for _, s := range r.segs {
+		if s.base <= base || s.base >= end {
+			continue
+		}
+		for _, suffix := range segmentSuffixes {
+			if err := fs.Remove(s.path + suffix); !isMissing(err) {
+				return err
+			}
+		}
+	}
+	for _, suffix := range derivedSuffixes {
+		if _, ok := r.sizes[baseName(base)+suffix+swapSuffix]; !ok {
+			continue
+		}
+		if err := fs.Rename(name+suffix+swapSuffix, name+suffix); err != nil {
+			return err
+		}
+	}
+	return firstErr(fs.SyncDir(r.l.dir), fs.Rename(name+logSuffix+swapSuffix, name+logSuffix), fs.SyncDir(r.l.dir))
+}
+
+// endOfSwap is the offset after the last one that the new segment has or had.
+func (r *recovery) endOfSwap(base model.Offset) (end model.Offset, err error) {
+	fsys, name := r.l.store.fs, baseName(base)+logSuffix+swapSuffix
+	seg := newSegment(fsys, &r.l.store.indexBufs, r.l.dir, base, 0)
+	if seg.f, err = fsys.OpenFile(path.Join(r.l.dir, name), fsx.ReadOnly); err != nil {
+		return 0, err
+	}
+	defer func() { err = firstErr(err, seg.close()) }()
+	sc, err := r.l.store.scanner(seg, r.sizes[name], scanWindow)
+	if err != nil {
+		return 0, err
+	}
+	defer r.l.store.putScanner(sc)
+	end = base
+	for pos := int64(0); pos < sc.size; {
+		h, err := sc.header(pos)
+		if isErr(err, record.ErrShort) || model.HasCode(err, model.CorruptBatch) {
+			return 0, r.l.damage(seg, pos, end, err)
+		}
+		if err != nil {
+			return 0, err
+		}
+		end, pos = h.NextOffset(), pos+int64(h.Size())
+	}
+	return end, nil
+}

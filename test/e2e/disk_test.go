@@ -1,0 +1,182 @@
+//go:build linux
+
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// smallDisk mounts a disk in memory and returns its folder. It takes root.
+func smallDisk(t *testing.T, size string) string {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("skipped: only root may mount a disk of 64 MiB")
+	}
+	dir := filepath.Join(t.TempDir(), "disk")
+	require.NoError(t, os.Mkdir(dir, 0o755))
+	if err := syscall.Mount("tidewire-test", dir, "tmpfs", 0, "size="+size); err != nil {
+		t.Skipf("skipped: this machine does not let root mount: %v", err)
+	}
+	t.Cleanup(func() { require.NoError(t, syscall.Unmount(dir, syscall.MNT_DETACH)) })
+	return dir
+}
+
+func freeBytes(t *testing.T, dir string) int64 {
+	t.Helper()
+	var st syscall.Statfs_t
+	require.NoError(t, syscall.Statfs(dir, &st))
+	return int64(st.Bavail) * st.Bsize
+}
+
+// fillForeign makes a file that is none of the node's and takes all the free room at one
+// blow: what the node makes free afterwards is the node's.
+func fillForeign(t *testing.T, path string) {
+	t.Helper()
+	f, err := os.Create(path)
+	require.NoError(t, err)
+	defer f.Close()
+	for range 100 {
+		free := freeBytes(t, filepath.Dir(path))
+		if err = syscall.Fallocate(int(f.Fd()), 0, 0, free); err == nil {
+			return
+		}
+	}
+	t.Fatal("the disk could not be filled: ", err)
+}
+
+// fill produces from several clients until each is refused for want of room, and returns
+// how many records were acknowledged for each partition. Every other answer fails the test.
+func fill(t *testing.T, a *api, topic string, partitions int) []int64 {
+	t.Helper()
+	acked := make([]atomic.Int64, partitions)
+	value := strings.Repeat("x", 100<<10)
+	var wg sync.WaitGroup
+	for p := range partitions {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			body, err := json.Marshal(map[string]any{"records": []map[string]any{{"partition": p, "value": value}, {"partition": p, "value": value}}})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			for {
+				status, answer, err := a.try("POST", "/v1/topics/"+topic+"/records?acks=all", body)
+				if err == nil && status == 200 {
+					acked[p].Add(2)
+					continue
+				}
+				if err != nil || status != 503 || !strings.Contains(string(answer), "storage-full") {
+					t.Errorf("status %d, %v: %s", status, err, answer)
+				}
+				return
+			}
+		}()
+	}
+	wg.Wait()
+	out := make([]int64, partitions)
+	for p := range out {
+		out[p] = acked[p].Load()
+	}
+	return out
+}
+
+func highWatermark(t *testing.T, a *api, topic string, p int) int64 {
+	t.Helper()
+	var page struct {
+		HighWatermark int64 `json:"high_watermark"`
+		Records       []any `json:"records"`
+	}
+	a.must(t, "GET", fmt.Sprintf("/v1/topics/%s/partitions/%d/records?offset=earliest&max_records=1", topic, p), nil, &page)
+	require.Len(t, page.Records, 1)
+	return page.HighWatermark
+}
+
+// A disk that records, and then others, have filled: records are refused early, all else
+// works, and once there is room the node takes records again without a restart.
+func TestAFullDiskRefusesRecordsAndNothingElse(t *testing.T) {
+	for _, x := range []struct {
+		size  string
+		flags []string
+	}{{"64m", []string{"--disk-reserve", "8MiB"}}, {"512m", nil}} {
+		t.Run(x.size, func(t *testing.T) {
+			disk := smallDisk(t, x.size)
+			n := newNode(t, x.flags...)
+			n.dir = filepath.Join(disk, "data")
+			n.start(t)
+			a := admin(t, n)
+			const partitions = 4
+			config := map[string]any{"segment.bytes": 1 << 20, "file.delete.delay.ms": 0}
+			for _, topic := range []string{"full", "other"} {
+				a.must(t, "POST", "/v1/topics", map[string]any{"name": topic, "partitions": partitions, "config": config}, nil)
+			}
+			acked := fill(t, a, "full", partitions)
+			require.Positive(t, freeBytes(t, disk), "refused before the disk was full")
+			require.NotContains(t, n.proc.err.String(), "append refused: disk full", "refused early, not by a failed write")
+
+			foreign := filepath.Join(disk, "foreign")
+			fillForeign(t, foreign)
+			check := func() {
+				t.Helper()
+				for p := range partitions {
+					require.Equal(t, acked[p], highWatermark(t, a, "full", p), "acknowledged and readable")
+				}
+				a = admin(t, n) // a session is metadata too
+				a.must(t, "POST", "/v1/topics", map[string]any{"name": "made"}, nil)
+				a.must(t, "PATCH", "/v1/topics/full/config", map[string]any{"set": map[string]any{"retention.ms": -1}}, nil)
+				a.must(t, "DELETE", "/v1/topics/made", nil, nil)
+				status, answer, err := a.try("POST", "/v1/topics/full/records", map[string]any{"records": []map[string]any{{"value": "v"}}})
+				require.NoError(t, err)
+				require.Equal(t, 503, status, "%s", answer)
+				require.Contains(t, string(answer), "storage-full")
+			}
+			check()
+			info, err := os.Stat(filepath.Join(n.dir, "ballast"))
+			require.NoError(t, err)
+			require.Zero(t, info.Size(), "the ballast was given up")
+			n.kill()
+			n.start(t) // on the full disk
+			a = newAPI(t, n)
+			a = admin(t, n)
+			check()
+
+			a.must(t, "DELETE", "/v1/topics/other", nil, nil)
+			var deletions []map[string]any
+			for p := range partitions {
+				deletions = append(deletions, map[string]any{"partition": p, "before_offset": "high_watermark"})
+			}
+			a.must(t, "POST", "/v1/topics/full/delete-records", map[string]any{"partitions": deletions}, nil)
+			require.NoError(t, os.Remove(foreign))
+			body := map[string]any{"records": []map[string]any{{"partition": 0, "value": "after"}}}
+			deadline := time.Now().Add(20 * time.Second)
+			for {
+				status, answer, err := a.try("POST", "/v1/topics/full/records", body)
+				require.NoError(t, err)
+				if status == 200 {
+					break
+				}
+				require.True(t, time.Now().Before(deadline), "no records taken although there is room: %s", answer)
+				time.Sleep(50 * time.Millisecond)
+			}
+			for {
+				if info, err = os.Stat(filepath.Join(n.dir, "ballast")); err == nil && info.Size() > 0 {
+					break
+				}
+				require.True(t, time.Now().Before(deadline), "the ballast came not back")
+				time.Sleep(50 * time.Millisecond)
+			}
+			n.stop(t)
+		})
+	}
+}
