@@ -370,6 +370,7 @@ func TestIdleLogsCostRetentionNoAllocation(t *testing.T) {
 	require.Zero(t, opened)
 	h.kill()
 }
+
 // What producers sent outlives the deletion of all records (KIP-360): a retry is still
 // known, and the next sequence is taken, after any restart.
 func TestDeletingEveryRecordKeepsTheProducers(t *testing.T) {
