@@ -21,7 +21,7 @@
 //     without records, so that sequences and offsets are not lost. A producer of whom only
 //     a marker is known keeps that marker whole.
 //
-// The map holds hashes of keys: 128 bits of SHA-256 over a random seed of the run and the
+// The map holds hashes of keys: 128 bits of a keyed hash, under a random seed of the run, of the
 // key, so that nobody can make two keys meet, and chance makes it once in 2^128/n² runs.
 // Rejected: the keys themselves, whose size has no bound, and faster hashes that are not
 // made to withstand who chooses the keys: a collision would lose a record.

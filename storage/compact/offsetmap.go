@@ -1,7 +1,9 @@
 package compact
 
 import (
-	"crypto/sha256"
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/subtle"
 	"encoding/binary"
 	"math/bits"
 
@@ -31,15 +33,20 @@ const firstSlots = 8 << 10
 // for concurrent use.
 type Map struct {
 	slots []slot
-	max   int    // slots at most
-	n     int    // taken
-	buf   []byte // seed, then the key that is hashed
+	max   int // slots at most
+	n     int // taken
+	block cipher.Block
+	mac   [aes.BlockSize]byte
 }
 
 // NewMap makes one that takes at most size bytes, those of growing included. It has room for
 // one key at least.
 func NewMap(size int64, seed Seed) *Map {
-	m := &Map{max: int(max(size/(growth+1)*growth/slotSize, 2)), buf: append(make([]byte, 0, 256), seed[:]...)}
+	block, err := aes.NewCipher(seed[:])
+	if err != nil {
+		panic(err) // a seed has the length of a key
+	}
+	m := &Map{max: int(max(size/(growth+1)*growth/slotSize, 2)), block: block}
 	n := m.max
 	for n/growth >= firstSlots {
 		n /= growth
@@ -72,10 +79,21 @@ func (m *Map) grow() bool {
 // Len is the number of keys.
 func (m *Map) Len() int { return m.n }
 
+// hash is AES-128-CBC-MAC of the key behind its length, under the seed: a pseudo-random
+// function (Petrank and Rackoff, CBC MAC for Real-Time Data Sources, 2000), so that nobody
+// who does not know the seed can find two keys with one hash. Processors have instructions
+// for it; SHA-256 took nearly twice as long (67 and 122 ns for a short key).
 func (m *Map) hash(key []byte) (hi, lo uint64) {
-	m.buf = append(m.buf[:len(Seed{})], key...)
-	sum := sha256.Sum256(m.buf)
-	return binary.BigEndian.Uint64(sum[:]), binary.BigEndian.Uint64(sum[8:])
+	x := m.mac[:]
+	binary.LittleEndian.PutUint64(x, uint64(len(key)))
+	clear(x[8:])
+	m.block.Encrypt(x, x)
+	for len(key) > 0 {
+		n := subtle.XORBytes(x, x, key)
+		key = key[n:]
+		m.block.Encrypt(x, x)
+	}
+	return binary.LittleEndian.Uint64(x), binary.LittleEndian.Uint64(x[8:])
 }
 
 // find gives the slot of a hash, or the free one where it belongs.
