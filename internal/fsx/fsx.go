@@ -116,6 +116,19 @@ func ReadFile(fsys FS, name string, limit int64) ([]byte, error) {
 	return b, nil
 }
 
+// ReadFull reads exactly len(b) bytes at a position; io.ErrUnexpectedEOF when there are
+// fewer.
+func ReadFull(f io.ReaderAt, b []byte, off int64) error {
+	n, err := f.ReadAt(b, off)
+	if n == len(b) {
+		return nil
+	}
+	if err == nil || errors.Is(err, io.EOF) {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
+
 // WriteFile replaces a file so that after a power cut it has either the old or
 // the new contents: a file beside it (name + ".tmp") is written, synced and
 // renamed, then the directory is synced.

@@ -7,6 +7,9 @@ import (
 
 	"tidewire/internal/fsx"
 	"tidewire/internal/model"
+	"tidewire/storage/epochs"
+	"tidewire/storage/index"
+	"tidewire/storage/producer"
 	"tidewire/storage/record"
 )
 
@@ -46,8 +49,8 @@ func (l *Log) Append(batches []byte, epoch model.LeaderEpoch, now int64) (Append
 	if err := l.appendableLocked(); err != nil {
 		return Appended{}, err
 	}
-	if epoch < l.epochs.latest() {
-		return Appended{}, model.Errorf(model.Fenced, "leader epoch %d is older than %d", epoch, l.epochs.latest())
+	if epoch < l.epochs.Latest() {
+		return Appended{}, model.Errorf(model.Fenced, "leader epoch %d is older than %d", epoch, l.epochs.Latest())
 	}
 	a, err := l.stampLocked(batches, epoch, now)
 	if err != nil {
@@ -85,7 +88,7 @@ func (l *Log) storeLocked(batches []byte, a Appended, now int64) (Appended, erro
 	if err := l.writeLocked(batches, now); err != nil {
 		return Appended{}, l.undoLocked(m, err)
 	}
-	l.prods.commit(l.HighWatermark()) // before the end that makes it possible to read them
+	l.prods.Commit(l.HighWatermark()) // before the end that makes it possible to read them
 	l.logEnd.Store(int64(a.Last) + 1)
 	if l.cfg.WriteCaching {
 		l.stable.Store(int64(a.Last) + 1)
@@ -162,7 +165,7 @@ func (l *Log) writeLocked(b []byte, now int64) error {
 			}
 			continue
 		}
-		if err := firstErr(seg.off.flushIfFull(), seg.tim.flushIfFull()); err != nil {
+		if err := firstErr(seg.off.FlushIfFull(), seg.tim.FlushIfFull()); err != nil {
 			return err
 		}
 		f, err := seg.file()
@@ -181,7 +184,10 @@ func (l *Log) writeLocked(b []byte, now int64) error {
 			seg.note(&h, pos, l.cfg.IndexIntervalBytes)
 			l.noteEpochLocked(&h)
 			if h.ProducerID >= 0 {
-				l.noteProducerLocked(seg, &h, run[:h.Size()], now)
+				b := record.Batch{Header: h, Bytes: run[:h.Size()]}
+				if a, aborted := l.prods.Enter(&b, now); aborted {
+					seg.txn.Add(a)
+				}
 			}
 			pos += int64(h.Size())
 			next = h.NextOffset()
@@ -194,25 +200,10 @@ func (l *Log) writeLocked(b []byte, now int64) error {
 	return nil
 }
 
-// noteProducerLocked enters a written batch of a producer, and the transaction it aborts.
-// That the batch is right was checked before.
-func (l *Log) noteProducerLocked(seg *segment, h *record.BatchHeader, bytes []byte, now int64) {
-	var m *record.Marker
-	if h.Attributes.Has(record.AttrControl) {
-		b := record.Batch{Header: *h, Bytes: bytes}
-		if x, ok, err := b.Marker(); ok && err == nil {
-			m = &x
-		}
-	}
-	if a, aborted := l.prods.apply(h, m, now); aborted {
-		seg.txn.add(a)
-	}
-}
-
 // noteEpochLocked enters a batch's leader epoch if it is a new one.
 func (l *Log) noteEpochLocked(h *record.BatchHeader) {
 	var added bool
-	if l.epochs, added = l.epochs.note(h.LeaderEpoch, h.BaseOffset); added {
+	if l.epochs, added = l.epochs.Note(h.LeaderEpoch, h.BaseOffset); added {
 		l.epochsNew = true
 	}
 }
@@ -273,7 +264,7 @@ func (l *Log) rollLocked(base model.Offset, now int64) error {
 	if err := seg.sealIndexes(); err != nil {
 		return err
 	}
-	s := newSegment(l.store.fs, &l.store.indexBufs, l.dir, base, now)
+	s := newSegment(l.store.fs, l.store.indexBufs, l.dir, base, now)
 	l.dirDirty = true
 	if err := s.create(); err != nil {
 		return err
@@ -293,20 +284,20 @@ type undo struct {
 	maxTsOff model.Offset
 	rollTs   int64
 	off, tim int
-	offLast  entry
-	timLast  entry
+	offLast  index.Entry
+	timLast  index.Entry
 	pending  int
 	snaps    int
-	epochs   epochs
-	txn      txnSummary
+	epochs   epochs.Cache
+	txn      producer.TxnSummary
 }
 
 func (l *Log) markLocked() undo {
 	seg := l.activeLocked()
 	m := undo{segs: *l.segs.Load(), size: seg.size.Load(), since: seg.since, maxTs: seg.maxTs.Load(),
-		maxTsOff: seg.maxTsOff, rollTs: seg.rollTs, pending: len(l.pending), snaps: len(l.snaps), epochs: l.epochs, txn: seg.txn.summary()}
-	m.off, m.offLast = seg.off.state()
-	m.tim, m.timLast = seg.tim.state()
+		maxTsOff: seg.maxTsOff, rollTs: seg.rollTs, pending: len(l.pending), snaps: len(l.snaps), epochs: l.epochs, txn: seg.txn.Summary()}
+	m.off, m.offLast = seg.off.State()
+	m.tim, m.timLast = seg.tim.State()
 	return m
 }
 
@@ -337,15 +328,15 @@ func (l *Log) cutBackLocked(m undo) error {
 	l.pending = l.pending[:m.pending]
 	l.epochs = m.epochs
 	l.snaps = l.snaps[:m.snaps]
-	l.prods.rollback()
+	l.prods.Rollback()
 	seg := l.activeLocked()
 	seg.since, seg.maxTsOff, seg.rollTs = m.since, m.maxTsOff, m.rollTs
 	seg.maxTs.Store(m.maxTs)
 	seg.size.Store(m.size)
-	seg.txn.cutTail(m.txn)
+	seg.txn.CutTail(m.txn)
 	f, ferr := seg.file()
 	if ferr != nil {
 		return ferr
 	}
-	return firstErr(err, f.Truncate(m.size), seg.off.truncate(m.off, m.offLast), seg.tim.truncate(m.tim, m.timLast))
+	return firstErr(err, f.Truncate(m.size), seg.off.Truncate(m.off, m.offLast), seg.tim.Truncate(m.tim, m.timLast))
 }

@@ -9,6 +9,7 @@ import (
 
 	"tidewire/internal/fsx"
 	"tidewire/internal/model"
+	"tidewire/storage/index"
 	"tidewire/storage/record"
 )
 
@@ -107,8 +108,8 @@ func TestFullIndexRollsTheSegment(t *testing.T) {
 	}
 	require.Greater(t, l.Segments(), 5)
 	for _, s := range *l.segs.Load() {
-		require.LessOrEqual(t, s.off.entries()*offsetEntrySize, 60)
-		require.LessOrEqual(t, s.tim.entries()*timeEntrySize, 60)
+		require.LessOrEqual(t, s.off.Len()*index.Offset.EntrySize(), 60)
+		require.LessOrEqual(t, s.tim.Len()*index.Time.EntrySize(), 60)
 	}
 }
 

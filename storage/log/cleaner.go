@@ -10,6 +10,7 @@ import (
 	"tidewire/internal/fsx"
 	"tidewire/internal/model"
 	"tidewire/storage/compact"
+	"tidewire/storage/producer"
 	"tidewire/storage/record"
 )
 
@@ -289,30 +290,10 @@ func (c *cleaning) explain(ctx context.Context, err error) error {
 
 // keeper is what was the last of each producer when a pass began; what came since is not
 // in reach of the pass.
-type keeper map[model.ProducerID]producer
-
-func (k keeper) KeepsData(id model.ProducerID, last model.Offset) bool {
-	p, ok := k[id]
-	if !ok {
-		return false
-	}
-	b := p.last()
-	return b != nil && b.lastOffset == last
-}
-
-func (k keeper) KeepsMarker(id model.ProducerID, epoch model.ProducerEpoch) bool {
-	p, ok := k[id]
-	return ok && p.n == 0 && p.epoch == epoch
-}
-
-func (l *Log) keeper() keeper {
+func (l *Log) keeper() producer.Keeper {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	k := make(keeper, len(l.prods.byID))
-	for id, p := range l.prods.byID {
-		k[id] = *p
-	}
-	return k
+	return l.prods.Keeper()
 }
 
 func newSeed() (s compact.Seed, err error) {

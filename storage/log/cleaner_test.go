@@ -187,7 +187,7 @@ func TestMarkersStayUntilTheirTransactionIsGoneAndTheHorizonHasPassed(t *testing
 	require.Equal(t, []model.Offset{1, 3}, controls())
 	aborted, err := l.AbortedTransactions(0, 4)
 	require.NoError(t, err)
-	require.Equal(t, []AbortedTransaction{{2, 2, 3, 4}}, aborted, "carried along with the marker")
+	require.Equal(t, []AbortedTransaction{{ProducerID: 2, FirstOffset: 2, LastOffset: 3, LastStable: 4}}, aborted, "carried along with the marker")
 
 	// Newer batches of both producers and of the key: nothing is left of the transactions.
 	mustAppend(t, l, keyed(1, 1, "x"), marker(1, 0, record.ControlCommit, 0), keyed(2, 1, "y"), marker(2, 0, record.ControlCommit, 0))

@@ -485,18 +485,18 @@ func (m *keyed) verifyProducers(t *rapid.T) {
 	m.l.mu.Lock()
 	defer m.l.mu.Unlock()
 	for pid, epoch := range e.epoch {
-		p := m.l.prods.byID[pid]
+		p := m.l.prods.Get(pid)
 		require.NotNil(t, p, "producer %d", pid)
-		require.Equal(t, epoch, p.epoch)
+		require.Equal(t, epoch, p.Epoch)
 		if w := e.window[pid]; len(w) > 0 {
-			b := p.last()
+			b := p.Last()
 			require.NotNil(t, b, "producer %d", pid)
-			require.Equal(t, []model.Offset{w[len(w)-1].base, w[len(w)-1].last}, []model.Offset{b.firstOffset(), b.lastOffset})
-			require.Equal(t, w[len(w)-1].seq, b.firstSeq())
+			require.Equal(t, []model.Offset{w[len(w)-1].base, w[len(w)-1].last}, []model.Offset{b.FirstOffset(), b.LastOffset})
+			require.Equal(t, w[len(w)-1].seq, b.FirstSequence())
 		}
 		first, open := e.open[pid]
-		require.Equal(t, open, p.txnFirst >= 0, "producer %d", pid)
-		require.True(t, !open || first == p.txnFirst)
+		require.Equal(t, open, p.TxnFirst >= 0, "producer %d", pid)
+		require.True(t, !open || first == p.TxnFirst)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"tidewire/internal/model"
 	"tidewire/storage/compact"
+	"tidewire/storage/index"
 	"tidewire/storage/record"
 )
 
@@ -216,8 +217,8 @@ func groupSize(segs []*segment, cfg Config) int {
 	var off, tim int
 	for n, s := range segs[:len(segs)-1] {
 		size += s.size.Load()
-		off += s.off.entries() * offsetEntrySize
-		tim += s.tim.entries() * timeEntrySize
+		off += s.off.Len() * index.Offset.EntrySize()
+		tim += s.tim.Len() * index.Time.EntrySize()
 		if n > 0 && (size > cfg.SegmentBytes || max(off, tim) > cfg.SegmentIndexBytes || n == maxCleanGroup ||
 			relative(segs[n+1].base-1, segs[0].base) > math.MaxInt32) {
 			return n
@@ -265,7 +266,7 @@ func (c *cleaning) writeKept(w *cleanWriter, seg *segment, lastOfGroup, first bo
 	if err := c.addAborted(seg, end, first); err != nil {
 		return false, err
 	}
-	entries, err := seg.txn.entries()
+	entries, err := seg.txn.Entries()
 	if err != nil {
 		return false, err
 	}
@@ -287,7 +288,7 @@ func (c *cleaning) writeKept(w *cleanWriter, seg *segment, lastOfGroup, first bo
 			entries = entries[1:]
 		}
 		if marker && len(entries) > 0 && entries[0].LastOffset == b.Header.LastOffset() {
-			w.seg.txn.add(entries[0])
+			w.seg.txn.Add(entries[0])
 		}
 		return w.write(out)
 	})
@@ -329,7 +330,7 @@ func (w *cleanWriter) write(batch []byte) error {
 }
 
 func (w *cleanWriter) flush() error {
-	if err := firstErr(w.seg.off.flushIfFull(), w.seg.tim.flushIfFull()); err != nil {
+	if err := firstErr(w.seg.off.FlushIfFull(), w.seg.tim.FlushIfFull()); err != nil {
 		return err
 	}
 	f, err := w.seg.file()

@@ -7,6 +7,7 @@ import (
 
 	"tidewire/internal/fsx"
 	"tidewire/internal/lifecycle"
+	"tidewire/storage/index"
 )
 
 // Config is what one log takes from its topic's configuration. The zero value of
@@ -51,7 +52,7 @@ func (c Config) withDefaults() Config {
 		c.SegmentIndexBytes = DefaultSegmentIndexBytes
 	}
 	// Two time entries must fit: one for the interval, one for sealing.
-	c.SegmentIndexBytes = max(c.SegmentIndexBytes, 2*timeEntrySize)
+	c.SegmentIndexBytes = max(c.SegmentIndexBytes, 2*index.Time.EntrySize())
 	if c.MaxMessageBytes <= 0 {
 		c.MaxMessageBytes = DefaultMaxMessageBytes
 	}

@@ -13,6 +13,7 @@ import (
 
 	"tidewire/internal/fsx"
 	"tidewire/internal/model"
+	"tidewire/storage/epochs"
 	"tidewire/storage/record"
 )
 
@@ -251,13 +252,13 @@ func TestDamagedIndexesAreRebuilt(t *testing.T) {
 
 func TestMissingOrDamagedCheckpointsLoseNothing(t *testing.T) {
 	t.Parallel()
-	for _, kind := range append(checkpointFiles[:], epochFile) {
+	for _, kind := range append(checkpointFiles[:], epochs.FileName) {
 		for _, how := range []string{"gone", "flipped"} {
 			for _, stop := range []func(*harness){checkpointed, cleanStop} {
 				mem := fsx.NewMem()
 				h, cfg, want := filled(t, mem, 50, stop)
 				name := path.Join("/data", kind)
-				if kind == epochFile {
+				if kind == epochs.FileName {
 					name = path.Join(logDir, kind)
 				}
 				if how == "gone" {
@@ -266,7 +267,7 @@ func TestMissingOrDamagedCheckpointsLoseNothing(t *testing.T) {
 					flip(t, mem, name, fileSize(t, mem, name)/2, 0x10)
 				}
 				h.start()
-				require.False(t, kind != epochFile && h.store.found.clean)
+				require.False(t, kind != epochs.FileName && h.store.found.clean)
 				l := h.open(cfg)
 				require.Equal(t, want, scan(t, l, 0, 1000))
 				e, end := l.EpochEnd(1)

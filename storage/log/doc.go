@@ -23,15 +23,15 @@
 // segments, epochs. Reads take no lock of the log: they load the log end, then
 // the list of segments (copied when it changes), then a segment's size, which an append
 // stores in the opposite order; so a read blocks no append and no append a read.
-// The readers' last stable offset is a list that is replaced (producers.view). Each
+// The readers' last stable offset is a list that is replaced (storage/producer). Each
 // index has a small mutex of its own, since its newest entries are in memory.
 //
 // Lock order, outermost first:
 //
-//	Log.cutMu → Store.cpMu → Store.mu → Log.mu → segment.fmu → index.mu, txnIndex.mu
+//	Log.cutMu → Store.cpMu → Store.mu → Log.mu → segment.fmu → those of storage/index
 //	Log.mu → scheduler.mu
 //
-// Only Log.mu and index.mu are held across I/O, and only such as goes to the page
+// Only Log.mu and those of indexes are held across I/O, and only such as goes to the page
 // cache, with two exceptions: rebuilding a damaged index, and the sync of the
 // active indexes when the store closes. No lock is held across fdatasync of a log
 // file in service nor during a callback. Store.cpMu, which only the writer of
@@ -59,6 +59,12 @@
 // with others (recover.go). Close syncs, checkpoints and leaves the marker if all
 // went well. It must come before the Group is stopped for callbacks to be served
 // to the end, but is right after it too.
+//
+// # Parts
+//
+// What can be told apart from a log has a package of its own: producers and transactions
+// (storage/producer), leader epochs (storage/epochs), the files that lead into a segment
+// (storage/index), and what compaction keeps (storage/compact).
 //
 // # Decisions
 //

@@ -9,6 +9,8 @@ import (
 
 	"tidewire/internal/fsx"
 	"tidewire/internal/model"
+	"tidewire/storage/epochs"
+	"tidewire/storage/producer"
 )
 
 // Log is one partition's log. All methods are safe for concurrent use.
@@ -39,11 +41,11 @@ type Log struct {
 
 	mu        sync.Mutex        // appends, rolls, changes of the segment list; held during page-cache writes
 	cfg       Config            // guarded by mu
-	epochs    epochs            // guarded by mu
+	epochs    epochs.Cache      // guarded by mu
 	epochsNew bool              // guarded by mu: the epoch file is behind
 	pending   []*segment        // guarded by mu: sealed, not yet synced
 	dirDirty  bool              // guarded by mu: the folder has entries made or removed since its last sync
-	prods     producers         // guarded by mu, but for its view
+	prods     producer.State    // guarded by mu, but for its view
 	snaps     []pendingSnapshot // guarded by mu: of rolls, not yet written
 	lastSnap  model.Offset      // guarded by mu: the newest snapshot on disk; -1 when not known
 	closed    bool              // guarded by mu
@@ -79,7 +81,7 @@ func (l *Log) StableEnd() model.Offset { return model.Offset(l.stable.Load()) }
 func (l *Log) LogEndEpoch() model.LeaderEpoch {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.epochs.latest()
+	return l.epochs.Latest()
 }
 
 // EpochEnd gives the largest epoch ≤ epoch and the offset at which it ended
@@ -88,7 +90,7 @@ func (l *Log) LogEndEpoch() model.LeaderEpoch {
 func (l *Log) EpochEnd(epoch model.LeaderEpoch) (model.LeaderEpoch, model.Offset) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.epochs.end(epoch, l.LogEnd())
+	return l.epochs.End(epoch, l.LogEnd())
 }
 
 // SetCallbacks registers what the sync goroutines call, holding no lock and never
@@ -188,9 +190,9 @@ func (l *Log) flushEpochs() error {
 		return nil
 	}
 	l.epochsNew = false
-	b := l.epochs.encode()
+	b := l.epochs.Encode()
 	l.mu.Unlock()
-	err := fsx.WriteFile(l.store.fs, path.Join(l.dir, epochFile), b)
+	err := fsx.WriteFile(l.store.fs, path.Join(l.dir, epochs.FileName), b)
 	if err != nil {
 		l.mu.Lock()
 		l.epochsNew = true

@@ -10,6 +10,7 @@ import (
 
 	"tidewire/internal/fsx"
 	"tidewire/internal/model"
+	"tidewire/storage/epochs"
 )
 
 // StartMove asks for a log to begin later. Log and To are given; AdvanceLogStarts fills
@@ -140,7 +141,7 @@ func (l *Log) publishStart(to model.Offset) error {
 		l.SetHighWatermark(to)
 	}
 	l.logStart.Store(int64(to))
-	l.epochs = l.epochs.truncateUntil(to)
+	l.epochs = l.epochs.TruncateUntil(to)
 	l.epochsNew = true
 	return nil
 }
@@ -165,7 +166,7 @@ func (l *Log) dropBelowStart(now time.Time) (segments int, bytes int64) {
 	defer l.cutMu.Unlock()
 	l.mu.Lock()
 	gone, snap := l.takeBelowStartLocked(now.UnixMilli())
-	first, none := l.firstBase(), l.prods.empty()
+	first, none := l.firstBase(), l.prods.Empty()
 	delay := time.Duration(max(l.cfg.FileDeleteDelayMs, 0)) * time.Millisecond
 	l.mu.Unlock()
 	if len(gone) == 0 {
@@ -215,10 +216,10 @@ func (l *Log) takeBelowStartLocked(now int64) (gone []*segment, snap *pendingSna
 	next := slices.Clone(segs[n:])
 	if n == len(segs) {
 		// The indexes of the one it follows need no completion, for that goes at once.
-		s := newSegment(l.store.fs, &l.store.indexBufs, l.dir, l.LogEnd(), now)
+		s := newSegment(l.store.fs, l.store.indexBufs, l.dir, l.LogEnd(), now)
 		if err := s.create(); err == nil {
 			next = append(next, s)
-			snap = &pendingSnapshot{s.base, (&snapshot{byID: l.prods.byID}).encode()}
+			snap = &pendingSnapshot{s.base, l.prods.EncodeSnapshot(nil)}
 		} else {
 			l.store.log.Warn("the active segment is not rolled", "log", l.name, "err", err)
 			n--
@@ -247,10 +248,10 @@ func (l *Log) ensureSnapshot(segs []*segment, base model.Offset) error {
 		return err
 	}
 	st, err := l.stateAt(segs, base)
-	if err != nil || len(st.byID) == 0 {
+	if err != nil || st.Len() == 0 {
 		return err
 	}
-	return l.writeSnapshot(pendingSnapshot{base, (&snapshot{byID: st.byID}).encode()})
+	return l.writeSnapshot(pendingSnapshot{base, st.EncodeSnapshot(nil)})
 }
 
 // writeRollSnapshot writes the snapshot of the segment that is about to be the first.
@@ -360,10 +361,10 @@ func (r *recovery) restartAt(start model.Offset) (model.Offset, error) {
 
 // epochsWithin is the epoch cache of a log between start and end. In a log without
 // records the epoch in force is known from the file alone.
-func (r *recovery) epochsWithin(start, end model.Offset) epochs {
-	e := r.epochs.truncateFrom(end).truncateUntil(start)
+func (r *recovery) epochsWithin(start, end model.Offset) epochs.Cache {
+	e := r.epochs.TruncateFrom(end).TruncateUntil(start)
 	if len(e) > 0 || start < end || start == 0 {
 		return e
 	}
-	return r.fileEp.truncateUntil(start).truncateFrom(start + 1)
+	return r.fileEp.TruncateUntil(start).TruncateFrom(start + 1)
 }

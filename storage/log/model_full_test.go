@@ -59,7 +59,7 @@ func derive(batches []stored) expected {
 			for _, f := range e.open {
 				stable = min(stable, f)
 			}
-			e.aborted = append(e.aborted, AbortedTransaction{b.pid, first, b.last, stable})
+			e.aborted = append(e.aborted, AbortedTransaction{ProducerID: b.pid, FirstOffset: first, LastOffset: b.last, LastStable: stable})
 		}
 	}
 	return e
@@ -413,22 +413,22 @@ func (m *full) verify(t *rapid.T) {
 func (m *full) verifyProducers(t *rapid.T) {
 	e := derive(m.batches)
 	m.l.mu.Lock()
-	known := len(m.l.prods.byID)
+	known := m.l.prods.Len()
 	for pid, epoch := range e.epoch {
-		p := m.l.prods.byID[pid]
+		p := m.l.prods.Get(pid)
 		require.NotNil(t, p, "producer %d", pid)
-		require.Equal(t, epoch, p.epoch)
+		require.Equal(t, epoch, p.Epoch)
 		var got, want []model.Offset
-		for _, b := range p.batches[:p.n] {
-			got = append(got, b.firstOffset(), b.lastOffset)
+		for _, b := range p.Batches() {
+			got = append(got, b.FirstOffset(), b.LastOffset)
 		}
 		for _, b := range e.window[pid] {
 			want = append(want, b.base, b.last)
 		}
 		require.Equal(t, want, got, "producer %d", pid)
 		first, open := e.open[pid]
-		require.Equal(t, open, p.txnFirst >= 0)
-		require.True(t, !open || first == p.txnFirst)
+		require.Equal(t, open, p.TxnFirst >= 0)
+		require.True(t, !open || first == p.TxnFirst)
 	}
 	m.l.mu.Unlock()
 	require.Equal(t, len(e.epoch), known)

@@ -6,6 +6,7 @@ import (
 
 	"tidewire/internal/fsx"
 	"tidewire/internal/model"
+	"tidewire/storage/index"
 	"tidewire/storage/record"
 )
 
@@ -117,7 +118,7 @@ func (l *Log) readSegment(dst []byte, seg *segment, from, limit model.Offset, ma
 	n := int(min(int64(max(maxBytes, h.Size())), size-pos))
 	at := len(dst)
 	dst = slices.Grow(dst, n)
-	if err := readFull(sc.f, dst[at:at+n], pos); err != nil {
+	if err := fsx.ReadFull(sc.f, dst[at:at+n], pos); err != nil {
 		return dst[:at], false, err
 	}
 	keep, err := l.wholeBatches(dst[at:at+n], h.BaseOffset, limit)
@@ -176,16 +177,16 @@ var errGap = model.Errorf(model.CorruptBatch, "the segment ends before this offs
 // floorPosition is the position of a batch at or before the one that holds off,
 // by the index. An entry that does not fit the log makes the index be rebuilt.
 func (l *Log) floorPosition(seg *segment, sc *scanner, off model.Offset) (int64, error) {
-	e, ok, err := seg.off.floor(relative(off, seg.base))
+	e, ok, err := seg.off.Floor(relative(off, seg.base))
 	if err == nil && ok {
-		h, herr := sc.headerWithin(e.val)
-		if herr == nil && relative(h.LastOffset(), seg.base) == e.key {
-			return e.val, nil
+		h, herr := sc.headerWithin(e.Val)
+		if herr == nil && relative(h.LastOffset(), seg.base) == e.Key {
+			return e.Val, nil
 		}
 		if herr != nil && !isErr(herr, record.ErrShort) && !model.HasCode(herr, model.CorruptBatch) {
 			return 0, herr
 		}
-		err = errBadEntry
+		err = index.ErrBadEntry
 	}
 	if err == nil {
 		return 0, nil
@@ -196,8 +197,6 @@ func (l *Log) floorPosition(seg *segment, sc *scanner, off model.Offset) (int64,
 	l.repairIndexes(seg, err)
 	return 0, nil
 }
-
-var errBadEntry = model.Errorf(model.StorageError, "an index entry does not fit the log")
 
 // headerWithin is header for a position that may be anything.
 func (sc *scanner) headerWithin(pos int64) (record.BatchHeader, error) {
@@ -249,7 +248,7 @@ func (l *Log) rebuildLocked(seg *segment, sealed bool) error {
 		}
 		seg.note(&h, pos, l.cfg.IndexIntervalBytes)
 		// On a full disk the entries stay in memory.
-		if err := firstErr(seg.off.flushIfFull(), seg.tim.flushIfFull()); err != nil && !fsx.IsNoSpace(err) {
+		if err := firstErr(seg.off.FlushIfFull(), seg.tim.FlushIfFull()); err != nil && !fsx.IsNoSpace(err) {
 			return err
 		}
 		pos += int64(h.Size())
@@ -259,5 +258,5 @@ func (l *Log) rebuildLocked(seg *segment, sealed bool) error {
 		return nil
 	}
 	seg.noteTime()
-	return firstErr(seg.off.sync(), seg.tim.sync())
+	return firstErr(seg.off.Sync(), seg.tim.Sync())
 }

@@ -9,6 +9,8 @@ import (
 
 	"tidewire/internal/fsx"
 	"tidewire/internal/model"
+	"tidewire/storage/epochs"
+	"tidewire/storage/index"
 )
 
 // recovery opens one log from its folder.
@@ -19,9 +21,9 @@ type recovery struct {
 	point   model.Offset     // checkpointed stable end
 	known   bool             // the recovery point checkpoint was there
 	trusted bool             // the last stop was clean
-	epochs  epochs
+	epochs  epochs.Cache
 	haveEp  bool                  // the epoch file was there and whole
-	fileEp  epochs                // as it said
+	fileEp  epochs.Cache          // as it said
 	badTxn  map[model.Offset]bool // by base: the index of aborted transactions is damaged
 	state   *replayed             // of producers, as far as the log was read
 	snaps   []pendingSnapshot     // of bases that validation came by
@@ -177,7 +179,7 @@ func (r *recovery) list() error {
 			r.l.compacted.Store(true)
 		}
 		if base, ok := parseBase(e.Name, logSuffix); ok && !e.Dir {
-			seg := newSegment(r.l.store.fs, &r.l.store.indexBufs, r.l.dir, base, now)
+			seg := newSegment(r.l.store.fs, r.l.store.indexBufs, r.l.dir, base, now)
 			seg.size.Store(e.Size)
 			if !e.Modified.IsZero() {
 				seg.appended.Store(e.Modified.UnixMilli())
@@ -238,7 +240,7 @@ func (r *recovery) endsBelow(end model.Offset) error {
 }
 
 func (r *recovery) firstSegment(base model.Offset) error {
-	s := newSegment(r.l.store.fs, &r.l.store.indexBufs, r.l.dir, base, r.l.store.o.Now().UnixMilli())
+	s := newSegment(r.l.store.fs, r.l.store.indexBufs, r.l.dir, base, r.l.store.o.Now().UnixMilli())
 	r.segs = append(r.segs, s)
 	if err := s.create(); err != nil {
 		return err
@@ -248,9 +250,9 @@ func (r *recovery) firstSegment(base model.Offset) error {
 
 // loadEpochs reads the epoch file; run fills in what the headers say.
 func (r *recovery) loadEpochs() {
-	b, err := fsx.ReadFile(r.l.store.fs, path.Join(r.l.dir, epochFile), maxEpochFile)
+	b, err := fsx.ReadFile(r.l.store.fs, path.Join(r.l.dir, epochs.FileName), epochs.MaxFileSize)
 	if err == nil {
-		r.epochs, err = decodeEpochs(b)
+		r.epochs, err = epochs.Decode(b)
 	}
 	r.haveEp = err == nil
 	r.fileEp = slices.Clone(r.epochs)
@@ -292,14 +294,14 @@ func (r *recovery) trustSegments(n int) error {
 
 // openIndexes reports whether both files are there with a plausible size.
 func (r *recovery) openIndexes(seg *segment) bool {
-	for _, x := range []*index{&seg.off, &seg.tim} {
-		size, ok := r.sizes[path.Base(x.path)]
-		if !ok || size%int64(x.entrySz) != 0 || x.open(size) != nil {
+	for _, x := range []*index.Index{seg.off, seg.tim} {
+		size, ok := r.sizes[path.Base(x.Path())]
+		if !ok || size%int64(x.Kind().EntrySize()) != 0 || x.Open(size) != nil {
 			return false
 		}
 	}
-	n, last := seg.off.state()
-	return n == 0 || last.key >= 0 && last.val >= 0 && last.val < seg.size.Load()
+	n, last := seg.off.State()
+	return n == 0 || last.Key >= 0 && last.Val >= 0 && last.Val < seg.size.Load()
 }
 
 func (r *recovery) noteEpochs(seg *segment) error {
@@ -313,7 +315,7 @@ func (r *recovery) noteEpochs(seg *segment) error {
 		if err != nil {
 			return r.l.damage(seg, pos, seg.base, err)
 		}
-		r.epochs, _ = r.epochs.note(h.LeaderEpoch, h.BaseOffset)
+		r.epochs, _ = r.epochs.Note(h.LeaderEpoch, h.BaseOffset)
 		pos += int64(h.Size())
 	}
 	return nil

@@ -5,14 +5,16 @@ import (
 
 	"tidewire/internal/fsx"
 	"tidewire/internal/model"
+	"tidewire/storage/index"
+	"tidewire/storage/producer"
 	"tidewire/storage/record"
 )
 
 // replayed is the state of the producers below an offset and what was found on the way.
 type replayed struct {
-	producers
-	from    model.Offset // of the snapshot, or the base of the first segment
-	txns    []txnSummary // as the snapshot says
+	producer.State
+	from    model.Offset          // of the snapshot, or the base of the first segment
+	txns    []producer.TxnSummary // as the snapshot says
 	aborted map[model.Offset][]AbortedTransaction
 	hw      model.Offset // transactions that ended below it are done for good
 	now     int64
@@ -30,11 +32,11 @@ func (l *Log) stateAt(segs []*segment, off model.Offset) (*replayed, error) {
 		if all[i] > off || all[i] < segs[0].base { // batches above the latter are gone
 			continue
 		}
-		b, err := fsx.ReadFile(l.store.fs, l.snapshotPath(all[i]), maxSnapshot)
+		b, err := fsx.ReadFile(l.store.fs, l.snapshotPath(all[i]), producer.MaxSnapshot)
 		if err != nil {
 			return nil, err
 		}
-		s, err := decodeSnapshot(b, all[i])
+		s, err := producer.DecodeSnapshot(b, all[i])
 		if err != nil {
 			l.store.log.Warn("producer snapshot is damaged", "log", l.name, "offset", all[i])
 			if err := l.store.fs.Remove(l.snapshotPath(all[i])); !isMissing(err) {
@@ -42,21 +44,11 @@ func (l *Log) stateAt(segs []*segment, off model.Offset) (*replayed, error) {
 			}
 			continue
 		}
-		st.load(s, all[i])
+		st.Load(s, st.now)
+		st.from, st.txns = all[i], s.Txns
 		break
 	}
 	return st, l.replay(segs, st, off)
-}
-
-func (st *replayed) load(s *snapshot, off model.Offset) {
-	st.byID, st.from, st.txns = s.byID, off, s.txns
-	for id, p := range st.byID {
-		p.seen = st.now // how long it was idle while the node was down counts for nothing
-		if p.txnFirst >= 0 {
-			st.open = append(st.open, txnSpan{id, p.txnFirst, -1})
-		}
-	}
-	sortSpans(st.open)
 }
 
 // replay enters the batches of [st.from, to).
@@ -95,7 +87,7 @@ func (l *Log) replaySegment(seg *segment, st *replayed, to model.Offset) error {
 			if err != nil {
 				return err
 			}
-			if a, ok := st.enter(&b); ok {
+			if a, ok := st.Replay(&b, st.hw, st.now); ok {
 				st.aborted[seg.base] = append(st.aborted[seg.base], a)
 			}
 		}
@@ -104,27 +96,9 @@ func (l *Log) replaySegment(seg *segment, st *replayed, to model.Offset) error {
 	return nil
 }
 
-// enter applies a stored batch that nothing will take back.
-func (st *replayed) enter(b *record.Batch) (AbortedTransaction, bool) {
-	var m *record.Marker
-	if b.Header.Attributes.Has(record.AttrControl) {
-		if x, ok, err := b.Marker(); ok && err == nil {
-			m = &x
-		}
-	}
-	a, aborted := st.apply(&b.Header, m, st.now)
-	st.undo = st.undo[:0]
-	if n := len(st.done); n > 0 && st.done[n-1].last < st.hw {
-		st.done = st.done[:n-1]
-	}
-	return a, aborted
-}
-
 // adopt makes a replayed state the log's.
 func (l *Log) adoptLocked(st *replayed) {
-	l.prods.byID, l.prods.open, l.prods.done = st.byID, st.open, st.done
-	l.prods.undo = l.prods.undo[:0]
-	l.prods.publish(st.hw)
+	l.prods.Adopt(&st.State, st.hw)
 }
 
 // producerState gives recovery the producers below off and makes sure that the indexes of
@@ -134,9 +108,9 @@ func (r *recovery) producerState(n int, off model.Offset) (*replayed, error) {
 	if err != nil {
 		return nil, err
 	}
-	summaries := map[model.Offset]txnSummary{}
+	summaries := map[model.Offset]producer.TxnSummary{}
 	for _, t := range st.txns {
-		summaries[t.base] = t
+		summaries[t.Base] = t
 	}
 	for i, seg := range r.segs[:n] {
 		end := off
@@ -146,19 +120,19 @@ func (r *recovery) producerState(n int, off model.Offset) (*replayed, error) {
 		entries, known := st.aborted[seg.base], seg.base >= st.from
 		switch {
 		case known: // read as a whole
-			x := txnIndex{base: seg.base}
+			x := index.NewAborted(r.l.store.fs, "", seg.base) // in memory only
 			for _, a := range entries {
-				x.add(a)
+				x.Add(a)
 			}
-			known = !r.badTxn[seg.base] && x.summary() == seg.txn.summary()
+			known = !r.badTxn[seg.base] && x.Summary() == seg.txn.Summary()
 		case end <= st.from: // as when the snapshot was written
 			want := summaries[seg.base]
-			want.base = seg.base
-			if !r.badTxn[seg.base] && want == seg.txn.summary() {
+			want.Base = seg.base
+			if !r.badTxn[seg.base] && want == seg.txn.Summary() {
 				continue
 			}
 		default:
-			known = !r.badTxn[seg.base] && seg.txn.summary().count >= summaries[seg.base].count
+			known = !r.badTxn[seg.base] && seg.txn.Summary().Count >= summaries[seg.base].Count
 			if known {
 				continue
 			}
@@ -185,13 +159,13 @@ func (r *recovery) rebuildTxns(seg *segment, end model.Offset) error {
 	if err := r.l.replaySegment(seg, st, end); err != nil {
 		return err
 	}
-	return firstErr(seg.txn.replace(st.aborted[seg.base]), seg.txn.sync(), r.l.store.fs.SyncDir(r.l.dir))
+	return firstErr(seg.txn.Replace(st.aborted[seg.base]), seg.txn.Sync(), r.l.store.fs.SyncDir(r.l.dir))
 }
 
 // openTxns attaches to a segment's index of aborted transactions.
 func (r *recovery) openTxns(seg *segment) {
 	size := r.sizes[baseName(seg.base)+txnIndexSuffix]
-	if err := seg.txn.open(size); err != nil {
+	if err := seg.txn.Open(size); err != nil {
 		r.badTxn[seg.base] = true
 	}
 }
@@ -228,19 +202,19 @@ func (r *recovery) enter(seg *segment, sc *scanner, pos int64, h *record.BatchHe
 	if err != nil {
 		return err
 	}
-	if a, aborted := r.state.enter(&b); aborted {
-		seg.txn.add(a)
+	if a, aborted := r.state.Replay(&b, r.state.hw, r.state.now); aborted {
+		seg.txn.Add(a)
 	}
 	return nil
 }
 
 // snapshot keeps the state at the base of a segment that is about to be validated.
 func (r *recovery) snapshot(off model.Offset) {
-	s := snapshot{byID: r.state.byID}
+	var txns []producer.TxnSummary
 	for _, seg := range r.segs {
-		if t := seg.txn.summary(); t.count > 0 && seg.base < off {
-			s.txns = append(s.txns, t)
+		if t := seg.txn.Summary(); t.Count > 0 && seg.base < off {
+			txns = append(txns, t)
 		}
 	}
-	r.snaps = append(r.snaps, pendingSnapshot{off, s.encode()})
+	r.snaps = append(r.snaps, pendingSnapshot{off, r.state.EncodeSnapshot(txns)})
 }

@@ -96,7 +96,7 @@ func (l *Log) appendReplica(batches []byte, a Appended, r replicaAppend) (gap bo
 	if err != nil {
 		return false, Appended{}, err
 	}
-	if latest := l.epochs.latest(); first.LeaderEpoch < latest {
+	if latest := l.epochs.Latest(); first.LeaderEpoch < latest {
 		return false, Appended{}, model.Errorf(model.Fenced, "leader epoch %d is older than %d", first.LeaderEpoch, latest)
 	}
 	end := l.LogEnd()

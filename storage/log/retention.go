@@ -129,8 +129,8 @@ func (l *Log) largestTimestamp(s *segment, r Retention, now int64) int64 {
 	if s.known.Load() {
 		return s.maxTs.Load()
 	}
-	if n, last := s.tim.state(); n > 0 && last.key <= now && now-last.key <= r.Ms {
-		return last.key
+	if n, last := s.tim.State(); n > 0 && last.Key <= now && now-last.Key <= r.Ms {
+		return last.Key
 	}
 	sc, err := l.store.scanner(s, s.size.Load(), scanWindow)
 	if err == nil {

@@ -13,6 +13,7 @@ import (
 
 	"tidewire/internal/fsx"
 	"tidewire/internal/model"
+	"tidewire/storage/index"
 )
 
 // facts makes closed segments of 10 records and 100 bytes each with the given largest
@@ -151,7 +152,7 @@ func TestAnIndexThatLiesDeletesNothing(t *testing.T) {
 	waitStable(t, l)
 	require.NoError(t, h.stop())
 	name := filepath.Join(dir, "topics", "events-0", baseName(0)+timeIndexSuffix)
-	entry := make([]byte, timeEntrySize)
+	entry := make([]byte, index.Time.EntrySize())
 	binary.BigEndian.PutUint64(entry, 5) // as if the segment were old
 	require.NoError(t, os.WriteFile(name, entry, 0o600))
 	h.start()

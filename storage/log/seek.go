@@ -2,6 +2,7 @@ package log
 
 import (
 	"tidewire/internal/model"
+	"tidewire/storage/index"
 	"tidewire/storage/record"
 )
 
@@ -92,7 +93,7 @@ func (l *Log) seekSegment(seg *segment, q seek) (model.Offset, int64, bool, erro
 
 // timePosition is a position before which no record answers q.
 func (l *Log) timePosition(seg *segment, sc *scanner, q seek) (int64, error) {
-	e, ok, err := seg.tim.floor(q.ts)
+	e, ok, err := seg.tim.Floor(q.ts)
 	if err == nil && !ok {
 		return l.floorPosition(seg, sc, max(q.start, seg.base))
 	}
@@ -100,17 +101,17 @@ func (l *Log) timePosition(seg *segment, sc *scanner, q seek) (int64, error) {
 		if pos, fits := l.entryBatch(seg, sc, e); fits {
 			return pos, nil
 		}
-		err = errBadEntry
+		err = index.ErrBadEntry
 	}
 	l.repairIndexes(seg, err)
 	return 0, nil
 }
 
 // entryBatch finds the batch of a time index entry, and whether it fits.
-func (l *Log) entryBatch(seg *segment, sc *scanner, e entry) (int64, bool) {
-	last := seg.base + model.Offset(e.val)
+func (l *Log) entryBatch(seg *segment, sc *scanner, e index.Entry) (int64, bool) {
+	last := seg.base + model.Offset(e.Val)
 	pos, h, err := l.locate(seg, sc, last)
-	return pos, err == nil && pos < sc.size && h.LastOffset() == last && h.MaxTimestamp == e.key
+	return pos, err == nil && pos < sc.size && h.LastOffset() == last && h.MaxTimestamp == e.Key
 }
 
 // loadMaxTimestamp makes sure that the segment's largest timestamp is known: of a
@@ -119,10 +120,10 @@ func (l *Log) loadMaxTimestamp(seg *segment, sc *scanner) {
 	if seg.known.Load() {
 		return
 	}
-	n, last := seg.tim.state()
-	if n > 0 && seg.tim.verify() == nil {
+	n, last := seg.tim.State()
+	if n > 0 && seg.tim.Verify() == nil {
 		if _, fits := l.entryBatch(seg, sc, last); fits {
-			seg.maxTs.Store(last.key)
+			seg.maxTs.Store(last.Key)
 			seg.known.Store(true)
 			return
 		}
@@ -130,7 +131,7 @@ func (l *Log) loadMaxTimestamp(seg *segment, sc *scanner) {
 		seg.known.Store(true)
 		return
 	}
-	l.repairIndexes(seg, errBadEntry)
+	l.repairIndexes(seg, index.ErrBadEntry)
 }
 
 func (l *Log) seekBatch(sc *scanner, pos int64, h *record.BatchHeader, q seek) (model.Offset, int64, bool, error) {

@@ -11,6 +11,7 @@ import (
 
 	"tidewire/internal/fsx"
 	"tidewire/internal/model"
+	"tidewire/storage/index"
 	"tidewire/storage/record"
 )
 
@@ -19,6 +20,8 @@ const (
 	logSuffix       = ".log"
 	indexSuffix     = ".index"
 	timeIndexSuffix = ".timeindex"
+	txnIndexSuffix  = ".txnindex"
+	snapshotSuffix  = ".snapshot" // of the producers below an offset
 )
 
 // segmentSuffixes are those of all files that go with a segment, the log last. The snapshot
@@ -32,9 +35,9 @@ type segment struct {
 	path  string // without suffix
 	fs    fsx.FS
 	size  atomic.Int64 // whole batches that may be read
-	off   index
-	tim   index
-	txn   txnIndex
+	off   *index.Index
+	tim   *index.Index
+	txn   *index.Aborted
 	maxTs atomic.Int64 // largest timestamp; -1 none; only a hint while maxKnown is false
 	known atomic.Bool  // maxTs has been loaded or built
 
@@ -71,15 +74,20 @@ func parseBase(name, suffix string) (model.Offset, bool) {
 	return model.Offset(n), err == nil
 }
 
-func newSegment(fsys fsx.FS, bufs *sync.Pool, dir string, base model.Offset, now int64) *segment {
+func newSegment(fsys fsx.FS, bufs *index.Buffers, dir string, base model.Offset, now int64) *segment {
 	p := path.Join(dir, baseName(base))
 	s := &segment{base: base, path: p, fs: fsys, rollTs: noTimestamp, created: now, maxTsOff: base}
-	s.off = index{fs: fsys, path: p + indexSuffix, entrySz: offsetEntrySize, bufs: bufs}
-	s.tim = index{fs: fsys, path: p + timeIndexSuffix, entrySz: timeEntrySize, bufs: bufs}
-	s.txn = txnIndex{fs: fsys, path: p + txnIndexSuffix, base: base}
+	s.nameIndexes(bufs, "")
 	s.maxTs.Store(noTimestamp)
 	s.appended.Store(now)
 	return s
+}
+
+// nameIndexes makes the indexes, without touching their files, whose names end in suffix.
+func (s *segment) nameIndexes(bufs *index.Buffers, suffix string) {
+	s.off = index.New(s.fs, s.path+indexSuffix+suffix, index.Offset, bufs)
+	s.tim = index.New(s.fs, s.path+timeIndexSuffix+suffix, index.Time, bufs)
+	s.txn = index.NewAborted(s.fs, s.path+txnIndexSuffix+suffix, s.base)
 }
 
 // create makes the segment's file, which must not exist; indexes left over from a
@@ -95,7 +103,8 @@ func (s *segment) create() error {
 		return err
 	}
 	s.known.Store(true)
-	s.off.checked, s.tim.checked = true, true
+	s.off.Fresh()
+	s.tim.Fresh()
 	return f.Close() // a partition that gets no records needs no descriptor
 }
 
@@ -126,7 +135,7 @@ func (s *segment) note(h *record.BatchHeader, pos int64, interval int) {
 		s.maxTs.Store(h.MaxTimestamp)
 	}
 	if s.since > interval {
-		s.off.append(entry{relative(h.LastOffset(), s.base), pos})
+		s.off.Append(index.Entry{Key: relative(h.LastOffset(), s.base), Val: pos})
 		s.noteTime()
 		s.since = 0
 	}
@@ -136,30 +145,30 @@ func (s *segment) note(h *record.BatchHeader, pos int64, interval int) {
 // noteTime appends the running maximum to the time index.
 func (s *segment) noteTime() {
 	if ts := s.maxTs.Load(); ts > noTimestamp {
-		s.tim.append(entry{ts, relative(s.maxTsOff, s.base)})
+		s.tim.Append(index.Entry{Key: ts, Val: relative(s.maxTsOff, s.base)})
 	}
 }
 
 // sealIndexes completes the indexes of a segment that gets no more appends.
 func (s *segment) sealIndexes() error {
 	s.noteTime()
-	if err := s.off.flush(); err != nil {
+	if err := s.off.Flush(); err != nil {
 		return err
 	}
-	return s.tim.flush()
+	return s.tim.Flush()
 }
 
 // clearIndexes empties them for a rebuild.
 func (s *segment) clearIndexes() error {
 	s.since, s.maxTsOff, s.rollTs = 0, s.base, noTimestamp
 	s.maxTs.Store(noTimestamp)
-	return firstErr(s.off.reset(), s.tim.reset())
+	return firstErr(s.off.Reset(), s.tim.Reset())
 }
 
 // full reports whether another batch might not fit the indexes.
 func (s *segment) full(limit, pending int) bool {
-	return (s.off.entries()+pending+1)*offsetEntrySize > limit ||
-		(s.tim.entries()+pending+2)*timeEntrySize > limit
+	return (s.off.Len()+pending+1)*index.Offset.EntrySize() > limit ||
+		(s.tim.Len()+pending+2)*index.Time.EntrySize() > limit
 }
 
 // sync makes the segment durable; a sealed one with its indexes, on which later
@@ -175,7 +184,7 @@ func (s *segment) sync(sealed bool) error {
 	if !sealed {
 		return nil
 	}
-	return firstErr(s.off.sync(), s.tim.sync(), s.txn.sync())
+	return firstErr(s.off.Sync(), s.tim.Sync(), s.txn.Sync())
 }
 
 // release closes the files until they are needed again. Nobody else may use the segment
@@ -188,7 +197,7 @@ func (s *segment) release() error {
 		err = s.f.Close()
 		s.f = nil
 	}
-	return firstErr(err, s.off.release(), s.tim.release())
+	return firstErr(err, s.off.Release(), s.tim.Release())
 }
 
 // close ends the use of the files; what comes later gets fs.ErrClosed.
@@ -196,7 +205,7 @@ func (s *segment) close() error {
 	s.fmu.Lock()
 	s.closed = true
 	s.fmu.Unlock()
-	return firstErr(s.release(), s.off.close(), s.tim.close())
+	return firstErr(s.release(), s.off.Close(), s.tim.Close())
 }
 
 // remove closes and deletes the segment's files.
@@ -236,7 +245,7 @@ func (sc *scanner) window(pos int64, n int) ([]byte, error) {
 		sc.buf = make([]byte, want)
 	}
 	sc.buf, sc.start = sc.buf[:want], pos
-	if err := readFull(sc.f, sc.buf, pos); err != nil {
+	if err := fsx.ReadFull(sc.f, sc.buf, pos); err != nil {
 		sc.buf = sc.buf[:0]
 		return nil, err
 	}
@@ -265,5 +274,8 @@ func (sc *scanner) batch(pos int64, h *record.BatchHeader) (record.Batch, error)
 	}
 	return record.Batch{Header: *h, Bytes: b}, nil
 }
+
+// relative is the distance of an offset from its segment's base.
+func relative(o, base model.Offset) int64 { return int64(o - base) }
 
 func isMissing(err error) bool { return err == nil || isErr(err, fs.ErrNotExist) }

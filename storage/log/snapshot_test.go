@@ -11,6 +11,7 @@ import (
 
 	"tidewire/internal/fsx"
 	"tidewire/internal/model"
+	"tidewire/storage/producer"
 	"tidewire/storage/record"
 )
 
@@ -93,10 +94,12 @@ func TestMissingOrDamagedSnapshotsAndTxnIndexesAreRebuilt(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(3, 4))
 	damage := map[string]func(*testing.T, *fsx.Mem, string){
-		"gone":      func(t *testing.T, m *fsx.Mem, n string) { require.NoError(t, m.Remove(n)) },
-		"empty":     func(t *testing.T, m *fsx.Mem, n string) { truncate(t, m, n, 0) },
-		"cut":       func(t *testing.T, m *fsx.Mem, n string) { truncate(t, m, n, fileSize(t, m, n)-1) },
-		"an entry":  func(t *testing.T, m *fsx.Mem, n string) { truncate(t, m, n, fileSize(t, m, n)-txnEntrySize) },
+		"gone":  func(t *testing.T, m *fsx.Mem, n string) { require.NoError(t, m.Remove(n)) },
+		"empty": func(t *testing.T, m *fsx.Mem, n string) { truncate(t, m, n, 0) },
+		"cut":   func(t *testing.T, m *fsx.Mem, n string) { truncate(t, m, n, fileSize(t, m, n)-1) },
+		"an entry": func(t *testing.T, m *fsx.Mem, n string) {
+			truncate(t, m, n, fileSize(t, m, n)-producer.AbortedEntrySize)
+		},
 		"flipped":   func(t *testing.T, m *fsx.Mem, n string) { flip(t, m, n, rng.Int64N(fileSize(t, m, n)), 1<<rng.IntN(8)) },
 		"untouched": func(*testing.T, *fsx.Mem, string) {},
 	}
@@ -118,7 +121,7 @@ func TestMissingOrDamagedSnapshotsAndTxnIndexesAreRebuilt(t *testing.T) {
 				touched := 0
 				for _, e := range entries {
 					for _, s := range suffixes {
-						if path.Ext(e.Name) == s && e.Size >= txnEntrySize {
+						if path.Ext(e.Name) == s && e.Size >= producer.AbortedEntrySize {
 							fn(t, mem, path.Join(logDir, e.Name))
 							touched++
 						}
@@ -139,7 +142,7 @@ func TestMissingOrDamagedSnapshotsAndTxnIndexesAreRebuilt(t *testing.T) {
 				for _, e := range entries {
 					if path.Ext(e.Name) == snapshotSuffix {
 						off, _ := parseBase(e.Name, snapshotSuffix)
-						_, err := decodeSnapshot(fileBytes(t, mem, e.Name), off)
+						_, err := producer.DecodeSnapshot(fileBytes(t, mem, e.Name), off)
 						if err != nil {
 							require.NotEqual(t, "untouched", what)
 						}
@@ -251,19 +254,6 @@ func TestCleanStartReadsTheProducersSnapshotAndNotTheLog(t *testing.T) {
 	require.Equal(t, 1, snaps)
 	require.True(t, mustAppend(t, l, pbatch(1, 0, 996, 1)).Duplicate)
 	require.NoError(t, h.stop())
-}
-
-// Kafka's own snapshot has no trailer; its reader takes ours, since it stops behind the
-// entries and the CRC covers all.
-func TestSnapshotWithoutTrailerIsRead(t *testing.T) {
-	t.Parallel()
-	s, err := decodeSnapshot(fromHex(t, "0001", "182f4046", "00000001",
-		"0000000000000007 0003 00000004 0000000000000006 00000001 00000000000003e9 00000006 ffffffffffffffff"), 8)
-	require.NoError(t, err)
-	p := s.byID[7]
-	require.EqualValues(t, 1, p.n)
-	require.EqualValues(t, 3, p.last().firstSeq())
-	require.EqualValues(t, 5, p.last().firstOffset())
 }
 
 // A snapshot of what was cut off must not be met by a later truncation above its offset.

@@ -62,8 +62,8 @@ func (l *Log) finish() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	seg := l.activeLocked()
-	err := firstErr(seg.off.sync(), seg.tim.sync(), seg.txn.sync())
-	if end := l.LogEnd(); err == nil && l.lastSnap != end && (seg.size.Load() > 0 || len(*l.segs.Load()) > 1 || !l.prods.empty()) {
+	err := firstErr(seg.off.Sync(), seg.tim.Sync(), seg.txn.Sync())
+	if end := l.LogEnd(); err == nil && l.lastSnap != end && (seg.size.Load() > 0 || len(*l.segs.Load()) > 1 || !l.prods.Empty()) {
 		err = l.writeSnapshot(pendingSnapshot{end, l.snapshotLocked()})
 	}
 	err = firstErr(err, l.store.fs.SyncDir(l.dir))

@@ -11,6 +11,8 @@ import (
 
 	"tidewire/internal/fsx"
 	"tidewire/internal/model"
+	"tidewire/storage/epochs"
+	"tidewire/storage/index"
 	"tidewire/storage/record"
 )
 
@@ -30,7 +32,7 @@ type Store struct {
 	bin   *bin
 
 	closedErr     *error
-	indexBufs     sync.Pool // of *[tailBytes]byte
+	indexBufs     *index.Buffers
 	scanners      sync.Pool // of *scanner
 	decompressors sync.Pool // of *decoder
 
@@ -66,10 +68,9 @@ type decoder struct {
 // time may have a folder open; that is for the caller to see to.
 func OpenStore(o StoreOptions) (*Store, error) {
 	o = o.withDefaults()
-	s := &Store{fs: o.FS, o: o, log: o.Logger, logs: map[logKey]*Log{}, names: map[string]logKey{}, folders: map[string]bool{}, stop: make(chan struct{}), cleanSlot: make(chan struct{}, 1)}
+	s := &Store{fs: o.FS, o: o, log: o.Logger, logs: map[logKey]*Log{}, names: map[string]logKey{}, folders: map[string]bool{}, stop: make(chan struct{}), cleanSlot: make(chan struct{}, 1), indexBufs: index.NewBuffers()}
 	var closed error = errClosed
 	s.closedErr = &closed
-	s.indexBufs.New = func() any { return new([tailBytes]byte) }
 	s.scanners.New = func() any { return new(scanner) }
 	s.decompressors.New = func() any { return &decoder{inflate: *record.NewDecompressor(o.MaxInflate)} }
 	s.sched = newScheduler(o.SyncInterval)
@@ -355,7 +356,7 @@ func (s *Store) checkpointCpLocked(all bool) error {
 		note(cpReplication, l, hw)
 		note(cpLogStart, l, start)
 		if e != nil {
-			err = firstErr(err, l.storageError("write "+epochFile, e))
+			err = firstErr(err, l.storageError("write "+epochs.FileName, e))
 			continue
 		}
 		note(cpRecovery, l, synced)

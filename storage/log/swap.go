@@ -8,6 +8,7 @@ import (
 
 	"tidewire/internal/fsx"
 	"tidewire/internal/model"
+	"tidewire/storage/producer"
 	"tidewire/storage/record"
 )
 
@@ -23,10 +24,11 @@ var derivedSuffixes = []string{indexSuffix, timeIndexSuffix, txnIndexSuffix}
 
 // newCleaned begins a segment under .cleaned names. Its log stays open.
 func (l *Log) newCleaned(base model.Offset, now int64) (*segment, error) {
-	s := newSegment(l.store.fs, &l.store.indexBufs, l.dir, base, now)
+	s := newSegment(l.store.fs, l.store.indexBufs, l.dir, base, now)
 	s.appended.Store(0)
-	s.off.path, s.tim.path, s.txn.path = s.path+indexSuffix+cleanedSuffix, s.path+timeIndexSuffix+cleanedSuffix, s.path+txnIndexSuffix+cleanedSuffix
-	s.off.checked, s.tim.checked = true, true
+	s.nameIndexes(l.store.indexBufs, cleanedSuffix)
+	s.off.Fresh()
+	s.tim.Fresh()
 	s.known.Store(true)
 	err := s.removeFiles(cleanedSuffix)
 	if err == nil {
@@ -107,8 +109,8 @@ func (l *Log) completeSwap(group []*segment, out *segment) error {
 	if err := firstErr(fs.Rename(name+swapSuffix, name), fs.SyncDir(l.dir)); err != nil {
 		return err
 	}
-	if out.txn.summary().count == 0 { // an empty file means no more than none
-		if err := fs.Remove(out.txn.path); !isMissing(err) {
+	if out.txn.Summary().Count == 0 { // an empty file means no more than none
+		if err := fs.Remove(out.txn.Path()); !isMissing(err) {
 			return err
 		}
 	}
@@ -118,11 +120,11 @@ func (l *Log) completeSwap(group []*segment, out *segment) error {
 // moveDerived renames the indexes. That of aborted transactions is made if there is none,
 // so that the one it replaces is replaced.
 func (s *segment) moveDerived(suffix string) error {
-	if err := s.txn.ensure(); err != nil {
+	if err := s.txn.Ensure(); err != nil {
 		return err
 	}
-	return firstErr(s.off.moveTo(s.path+indexSuffix+suffix), s.tim.moveTo(s.path+timeIndexSuffix+suffix),
-		s.txn.moveTo(s.path+txnIndexSuffix+suffix))
+	return firstErr(s.off.MoveTo(s.path+indexSuffix+suffix), s.tim.MoveTo(s.path+timeIndexSuffix+suffix),
+		s.txn.MoveTo(s.path+txnIndexSuffix+suffix))
 }
 
 // holdOpen opens what readers of segments may need, so that they find it when the names
@@ -137,7 +139,7 @@ func (l *Log) holdOpen(group []*segment) error {
 		if _, err := s.file(); err != nil {
 			return err
 		}
-		if err := firstErr(s.off.hold(), s.tim.hold(), s.txn.hold()); err != nil {
+		if err := firstErr(s.off.Hold(), s.tim.Hold(), s.txn.Hold()); err != nil {
 			return err
 		}
 	}
@@ -168,30 +170,30 @@ func (l *Log) refreshSnapshot() error {
 		return err
 	}
 	off := all[len(all)-1]
-	b, err := fsx.ReadFile(l.store.fs, l.snapshotPath(off), maxSnapshot)
+	b, err := fsx.ReadFile(l.store.fs, l.snapshotPath(off), producer.MaxSnapshot)
 	if err != nil {
 		return err
 	}
-	s, err := decodeSnapshot(b, off)
+	s, err := producer.DecodeSnapshot(b, off)
 	if err != nil {
 		return nil // a damaged one is the next start's business
 	}
 	segs := *l.segs.Load()
-	old := s.txns
-	s.txns = nil
+	old := s.Txns
+	s.Txns = nil
 	for i, seg := range segs {
 		if i+1 < len(segs) && segs[i+1].base <= off {
-			if t := seg.txn.summary(); t.count > 0 {
-				s.txns = append(s.txns, t)
+			if t := seg.txn.Summary(); t.Count > 0 {
+				s.Txns = append(s.Txns, t)
 			}
-		} else if j := slices.IndexFunc(old, func(t txnSummary) bool { return t.base == seg.base }); j >= 0 {
-			s.txns = append(s.txns, old[j])
+		} else if j := slices.IndexFunc(old, func(t producer.TxnSummary) bool { return t.Base == seg.base }); j >= 0 {
+			s.Txns = append(s.Txns, old[j])
 		}
 	}
-	if slices.Equal(s.txns, old) {
+	if slices.Equal(s.Txns, old) {
 		return nil
 	}
-	return fsx.WriteFile(l.store.fs, l.snapshotPath(off), s.encode())
+	return fsx.WriteFile(l.store.fs, l.snapshotPath(off), s.Encode())
 }
 
 // settleCleaning completes or takes back, before a log is recovered, what a pass of
@@ -263,7 +265,7 @@ func (r *recovery) finishSwap(base model.Offset) error {
 // endOfSwap is the offset after the last one that the new segment has or had.
 func (r *recovery) endOfSwap(base model.Offset) (end model.Offset, err error) {
 	fsys, name := r.l.store.fs, baseName(base)+logSuffix+swapSuffix
-	seg := newSegment(fsys, &r.l.store.indexBufs, r.l.dir, base, 0)
+	seg := newSegment(fsys, r.l.store.indexBufs, r.l.dir, base, 0)
 	if seg.f, err = fsys.OpenFile(path.Join(r.l.dir, name), fsx.ReadOnly); err != nil {
 		return 0, err
 	}

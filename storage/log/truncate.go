@@ -6,6 +6,8 @@ import (
 
 	"tidewire/internal/fsx"
 	"tidewire/internal/model"
+	"tidewire/storage/epochs"
+	"tidewire/storage/index"
 )
 
 // TruncateTo removes what lies at or above an offset: log end, stable end, high watermark,
@@ -59,7 +61,7 @@ func (l *Log) CutFor(leader model.LeaderEpoch, leaderEnd model.Offset) (to model
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	end := l.LogEnd()
-	own, ownEnd := l.epochs.floor(leader, end)
+	own, ownEnd := l.epochs.Floor(leader, end)
 	switch {
 	case leader < 0 || own == model.NoEpoch:
 		return min(max(leaderEnd, l.LogStart()), end), true
@@ -134,11 +136,11 @@ func (l *Log) cutPosition(seg *segment, off model.Offset) (end model.Offset, pos
 		return 0, 0, err
 	}
 	defer l.store.putScanner(sc)
-	e, ok, err := seg.off.floor(relative(off, seg.base) - 1)
+	e, ok, err := seg.off.Floor(relative(off, seg.base) - 1)
 	if err == nil && ok {
-		h, herr := sc.headerWithin(e.val)
-		if herr == nil && relative(h.LastOffset(), seg.base) == e.key {
-			pos = e.val
+		h, herr := sc.headerWithin(e.Val)
+		if herr == nil && relative(h.LastOffset(), seg.base) == e.Key {
+			pos = e.Val
 		} // else the index is damaged: from the start
 	}
 	end = seg.base
@@ -163,7 +165,7 @@ func (l *Log) publishCutLocked(c *cut) {
 	c.gone = slices.Clone(segs[c.keep:])
 	kept := slices.Clone(segs[:c.keep])
 	if c.full {
-		s := newSegment(l.store.fs, &l.store.indexBufs, l.dir, c.end, l.store.o.Now().UnixMilli())
+		s := newSegment(l.store.fs, l.store.indexBufs, l.dir, c.end, l.store.o.Now().UnixMilli())
 		kept = []*segment{s}
 		l.epochs = nil
 		l.logStart.Store(int64(c.end))
@@ -172,7 +174,7 @@ func (l *Log) publishCutLocked(c *cut) {
 		l.stable.Store(int64(c.end))
 	} else {
 		kept[c.keep-1].size.Store(c.pos)
-		l.epochs = l.epochs.truncateFrom(c.end)
+		l.epochs = l.epochs.TruncateFrom(c.end)
 		for _, x := range []interface {
 			Load() int64
 			Store(int64)
@@ -197,7 +199,7 @@ func (l *Log) finishCut(c *cut) error {
 	err := l.store.lowerCheckpoints(l, c)
 	if err == nil && c.full {
 		// Those that began below the new start would come back with the old file.
-		err = fsx.WriteFile(l.store.fs, path.Join(l.dir, epochFile), epochs(nil).encode())
+		err = fsx.WriteFile(l.store.fs, path.Join(l.dir, epochs.FileName), epochs.Cache(nil).Encode())
 	}
 	if err == nil {
 		err = l.cutFiles(c)
@@ -253,16 +255,16 @@ func (l *Log) cutFiles(c *cut) error {
 	if err := l.cutIndexes(seg); err != nil {
 		return err
 	}
-	if err := seg.txn.truncateTo(c.end); err != nil {
+	if err := seg.txn.TruncateTo(c.end); err != nil {
 		return err
 	}
-	return firstErr(f.Sync(), seg.off.sync(), seg.tim.sync(), seg.txn.sync(), l.store.fs.SyncDir(l.dir))
+	return firstErr(f.Sync(), seg.off.Sync(), seg.tim.Sync(), seg.txn.Sync(), l.store.fs.SyncDir(l.dir))
 }
 
 // replayCut gives the producers below the cut; nil where there were none.
 func (l *Log) replayCut(c *cut) (*replayed, error) {
 	l.mu.Lock()
-	none, segs := l.prods.empty(), *l.segs.Load()
+	none, segs := l.prods.Empty(), *l.segs.Load()
 	l.mu.Unlock()
 	if none {
 		return nil, nil
@@ -283,9 +285,9 @@ func (l *Log) cutIndexes(seg *segment) error {
 	defer l.mu.Unlock()
 	size := seg.size.Load()
 	end := relative(l.LogEnd(), seg.base)
-	err := firstErr(seg.off.verify(), seg.tim.verify())
+	err := firstErr(seg.off.Verify(), seg.tim.Verify())
 	if err == nil {
-		err = firstErr(seg.off.cut(func(e entry) bool { return e.val < size }), seg.tim.cut(func(e entry) bool { return e.val < end }))
+		err = firstErr(seg.off.Cut(func(e index.Entry) bool { return e.Val < size }), seg.tim.Cut(func(e index.Entry) bool { return e.Val < end }))
 	}
 	if err == nil {
 		var fits bool
@@ -316,18 +318,18 @@ func (l *Log) resumeLocked(seg *segment) (bool, error) {
 // readTail notes the batches from the last index entry on and gives the end of the
 // segment. Not ok means that index and log do not fit each other.
 func (l *Log) readTail(seg *segment, sc *scanner, interval int) (next model.Offset, ok bool) {
-	n, last := seg.off.state()
-	pos, next := last.val, seg.base
+	n, last := seg.off.State()
+	pos, next := last.Val, seg.base
 	if n == 0 {
 		pos = 0
 	}
-	if tn, tl := seg.tim.state(); tn > 0 {
-		seg.maxTs.Store(tl.key)
-		seg.maxTsOff = seg.base + model.Offset(tl.val)
+	if tn, tl := seg.tim.State(); tn > 0 {
+		seg.maxTs.Store(tl.Key)
+		seg.maxTsOff = seg.base + model.Offset(tl.Val)
 	}
 	for first := n > 0; pos < sc.size; first = false {
 		h, err := sc.header(pos)
-		if err != nil || first && relative(h.LastOffset(), seg.base) != last.key || !first && l.follows(h.BaseOffset, next) != nil {
+		if err != nil || first && relative(h.LastOffset(), seg.base) != last.Key || !first && l.follows(h.BaseOffset, next) != nil {
 			return 0, false
 		}
 		seg.note(&h, pos, interval)
@@ -354,11 +356,11 @@ func (l *Log) fitMaxTimestamp(seg *segment, sc *scanner) error {
 	}
 	// Not by locate, which would repair what is about to be rebuilt.
 	last := seg.maxTsOff
-	e, _, err := seg.off.floor(relative(last, seg.base))
+	e, _, err := seg.off.Floor(relative(last, seg.base))
 	if err != nil {
 		return err
 	}
-	for pos := e.val; pos < sc.size; pos += int64(h.Size()) {
+	for pos := e.Val; pos < sc.size; pos += int64(h.Size()) {
 		if h, err = sc.headerWithin(pos); err != nil {
 			return err
 		}
@@ -367,7 +369,7 @@ func (l *Log) fitMaxTimestamp(seg *segment, sc *scanner) error {
 		}
 	}
 	if h.LastOffset() != last || h.MaxTimestamp != ts {
-		return errBadEntry
+		return index.ErrBadEntry
 	}
 	return nil
 }

@@ -400,22 +400,6 @@ func TestCutForFindsWhereTwoLogsPart(t *testing.T) {
 	}
 }
 
-func TestEpochInForceIsKeptWhenTheLogStartMoves(t *testing.T) {
-	t.Parallel()
-	e := epochs{{0, 0}, {3, 10}, {5, 20}}
-	for off, want := range map[model.Offset]epochs{
-		0: e, 5: {{0, 5}, {3, 10}, {5, 20}}, 10: {{3, 10}, {5, 20}}, 15: {{3, 15}, {5, 20}}, 20: {{5, 20}}, 99: {{5, 99}},
-	} {
-		require.Equal(t, want, e.truncateUntil(off), "%d", off)
-		require.Equal(t, epochs{{0, 0}, {3, 10}, {5, 20}}, e, "the old entries stay as they were")
-	}
-	late := epochs{{3, 4}}
-	require.Equal(t, late, late.truncateUntil(2), "nothing begins at or below the start")
-	moved, added := e.truncateUntil(99).note(6, 99)
-	require.True(t, added)
-	require.Equal(t, epochs{{6, 99}}, moved, "starts stay strictly growing")
-}
-
 // A sync that runs when a truncation comes must not move the stable end over the new log
 // end, nor find its files closed.
 func TestTruncationWaitsForTheSyncThatRuns(t *testing.T) {

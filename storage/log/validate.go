@@ -11,7 +11,7 @@ import (
 // validateFrom checks every batch from segment i on, rebuilding indexes and epochs,
 // and cuts a torn tail. It returns the log end.
 func (r *recovery) validateFrom(i int) (model.Offset, error) {
-	r.epochs = r.epochs.truncateFrom(r.segs[i].base)
+	r.epochs = r.epochs.TruncateFrom(r.segs[i].base)
 	next := r.segs[i].base
 	for ; i < len(r.segs); i++ {
 		seg := r.segs[i]
@@ -42,7 +42,7 @@ func (r *recovery) validate(seg *segment) (end model.Offset, pos int64, bad, err
 		return 0, 0, nil, err
 	}
 	defer r.l.store.putScanner(sc)
-	if err := firstErr(seg.clearIndexes(), seg.txn.replace(nil)); err != nil {
+	if err := firstErr(seg.clearIndexes(), seg.txn.Replace(nil)); err != nil {
 		return 0, 0, nil, err
 	}
 	end = seg.base
@@ -61,18 +61,18 @@ func (r *recovery) validate(seg *segment) (end model.Offset, pos int64, bad, err
 			bad = model.Errorf(model.CorruptBatch, "the batch at offset %d follows %d and passes the stable end %d", h.BaseOffset, end, r.point)
 		case relative(h.LastOffset(), seg.base) > math.MaxInt32:
 			bad = model.Errorf(model.CorruptBatch, "offset %d is too far from the segment's base", h.LastOffset())
-		case h.LeaderEpoch < r.epochs.latest():
-			bad = model.Errorf(model.CorruptBatch, "leader epoch %d after %d", h.LeaderEpoch, r.epochs.latest())
+		case h.LeaderEpoch < r.epochs.Latest():
+			bad = model.Errorf(model.CorruptBatch, "leader epoch %d after %d", h.LeaderEpoch, r.epochs.Latest())
 		}
 		if bad != nil {
 			return end, pos, bad, nil
 		}
-		r.epochs, _ = r.epochs.note(h.LeaderEpoch, h.BaseOffset)
+		r.epochs, _ = r.epochs.Note(h.LeaderEpoch, h.BaseOffset)
 		if err := r.enter(seg, sc, pos, &h); err != nil {
 			return 0, 0, nil, err
 		}
 		seg.note(&h, pos, r.l.cfg.IndexIntervalBytes)
-		if err := firstErr(seg.off.flushIfFull(), seg.tim.flushIfFull()); err != nil {
+		if err := firstErr(seg.off.FlushIfFull(), seg.tim.FlushIfFull()); err != nil {
 			return 0, 0, nil, err
 		}
 		end = h.NextOffset()

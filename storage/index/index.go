@@ -1,0 +1,440 @@
+package index
+
+import (
+	"cmp"
+	"encoding/binary"
+	"io/fs"
+	"sort"
+	"sync"
+
+	"tidewire/internal/fsx"
+	"tidewire/internal/model"
+)
+
+// Kind is one of Kafka's two kinds of index. Their entries are big endian:
+//
+//	.index      int32 relative offset of a batch's last record, int32 position of the batch
+//	.timeindex  int64 largest timestamp so far, int32 relative offset of the batch that has it
+type Kind int
+
+// The kinds; the value is the size of an entry in bytes.
+const (
+	Offset Kind = 8
+	Time   Kind = 12
+)
+
+// EntrySize is the size of an entry in bytes.
+func (k Kind) EntrySize() int { return int(k) }
+
+// tailBytes is how much of an index is kept in memory before it is written:
+// a write of an index for every 2 MiB of data instead of every 4 KiB.
+const tailBytes = 4096
+
+// ErrBadEntry says that an entry does not fit those before it, or the log.
+var ErrBadEntry error = model.Errorf(model.StorageError, "an index entry does not fit the log")
+
+// Entry is one decoded entry of either index, which is sorted by Key; Val grows with it.
+type Entry struct {
+	Key int64 // relative offset, or timestamp
+	Val int64 // position, or relative offset
+}
+
+// Buffers are what indexes share to read their files with.
+type Buffers struct{ pool sync.Pool } // of *[tailBytes]byte
+
+// NewBuffers makes an empty set; it fills as indexes are read.
+func NewBuffers() *Buffers {
+	return &Buffers{sync.Pool{New: func() any { return new([tailBytes]byte) }}}
+}
+
+// Index is one index file: sorted entries, the newest of which may be in memory
+// only. It is derived data: whoever uses an entry compares it with the batch it
+// points at. All methods are safe for concurrent use, but for Release, during which
+// nobody else may use the index. Errors are those of the file system, and fs.ErrClosed.
+type Index struct {
+	fs   fsx.FS
+	path string
+	kind Kind
+	bufs *Buffers
+
+	mu       sync.Mutex
+	f        fsx.File // guarded by mu; nil until needed
+	flushed  int      // guarded by mu: entries in the file
+	tail     []byte   // guarded by mu: entries not yet in the file
+	last     Entry    // guarded by mu: the last entry, when there is one
+	unsynced bool     // guarded by mu: the file has writes since the last sync
+	checked  bool     // guarded by mu: order of the entries in the file is known to be right
+	closed   bool     // guarded by mu: the file must not be opened again
+}
+
+// New makes an index of a file, which is not touched; what it holds is known after Open.
+func New(fsys fsx.FS, name string, kind Kind, bufs *Buffers) *Index {
+	return &Index{fs: fsys, path: name, kind: kind, bufs: bufs}
+}
+
+// Path is the name of the file.
+func (x *Index) Path() string {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.path
+}
+
+// Kind is the kind of the entries.
+func (x *Index) Kind() Kind { return x.kind }
+
+// Fresh says that there is no file from an earlier run, so that none is to be verified.
+func (x *Index) Fresh() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.checked = true
+}
+
+func (x *Index) entriesLocked() int { return x.flushed + len(x.tail)/x.kind.EntrySize() }
+
+// Len is the number of entries.
+func (x *Index) Len() int {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.entriesLocked()
+}
+
+func (x *Index) decode(b []byte) Entry {
+	if x.kind == Offset {
+		return Entry{int64(int32(binary.BigEndian.Uint32(b))), int64(int32(binary.BigEndian.Uint32(b[4:])))}
+	}
+	return Entry{int64(binary.BigEndian.Uint64(b)), int64(int32(binary.BigEndian.Uint32(b[8:])))}
+}
+
+// Append adds an entry unless its key is not above the last one's.
+func (x *Index) Append(e Entry) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if n := x.entriesLocked(); n > 0 && e.Key <= x.last.Key {
+		return
+	}
+	if x.kind == Offset {
+		x.tail = binary.BigEndian.AppendUint32(x.tail, uint32(e.Key))
+	} else {
+		x.tail = binary.BigEndian.AppendUint64(x.tail, uint64(e.Key))
+	}
+	x.tail = binary.BigEndian.AppendUint32(x.tail, uint32(e.Val))
+	x.last = e
+}
+
+// Open attaches to a file of the given size, which must be a whole number of
+// entries, and reads the last of them.
+func (x *Index) Open(size int64) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.flushed = int(size) / x.kind.EntrySize()
+	x.checked = x.flushed == 0
+	if x.flushed == 0 {
+		return nil
+	}
+	f, err := x.fs.OpenFile(x.path, fsx.ReadOnly) // not kept: most are never looked up
+	if err != nil {
+		return err
+	}
+	x.last, err = x.readEntry(f, x.flushed-1)
+	return cmp.Or(err, f.Close())
+}
+
+func (x *Index) readEntry(f fsx.File, i int) (Entry, error) {
+	buf := x.bufs.pool.Get().(*[tailBytes]byte)
+	defer x.bufs.pool.Put(buf)
+	b := buf[:x.kind.EntrySize()]
+	if err := fsx.ReadFull(f, b, int64(i*x.kind.EntrySize())); err != nil {
+		return Entry{}, err
+	}
+	return x.decode(b), nil
+}
+
+func (x *Index) fileLocked(create bool) (fsx.File, error) {
+	if x.f != nil {
+		return x.f, nil
+	}
+	if x.closed {
+		return nil, fs.ErrClosed
+	}
+	flag := fsx.ReadWrite
+	if create {
+		flag |= fsx.Create
+	}
+	f, err := x.fs.OpenFile(x.path, flag)
+	if err == nil {
+		x.f = f
+	}
+	return f, err
+}
+
+// FlushIfFull writes the tail once it has grown to its size.
+func (x *Index) FlushIfFull() error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if len(x.tail) < tailBytes {
+		return nil
+	}
+	return x.flushLocked()
+}
+
+// Flush writes the tail, creating the file if there is none.
+func (x *Index) Flush() error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.flushLocked()
+}
+
+func (x *Index) flushLocked() error {
+	f, err := x.fileLocked(true)
+	if err != nil {
+		return err
+	}
+	if len(x.tail) == 0 {
+		return nil
+	}
+	if _, err := f.WriteAt(x.tail, int64(x.flushed*x.kind.EntrySize())); err != nil {
+		return err
+	}
+	x.flushed += len(x.tail) / x.kind.EntrySize()
+	x.tail = x.tail[:0]
+	x.unsynced = true
+	return nil
+}
+
+// Sync makes all entries durable.
+func (x *Index) Sync() error {
+	x.mu.Lock()
+	if err := x.flushLocked(); err != nil {
+		x.mu.Unlock()
+		return err
+	}
+	f, dirty := x.f, x.unsynced
+	x.unsynced = false
+	x.mu.Unlock()
+	if !dirty {
+		return nil
+	}
+	return f.Sync()
+}
+
+// Truncate keeps the first n entries; last is the one at n-1.
+func (x *Index) Truncate(n int, last Entry) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.truncateLocked(n, last)
+}
+
+// Cut drops the entries from the first on that keep refuses; it accepts a prefix.
+func (x *Index) Cut(keep func(Entry) bool) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	var err error
+	at := func(i int) (e Entry) {
+		if i >= x.flushed {
+			return x.decode(x.tail[(i-x.flushed)*x.kind.EntrySize():])
+		}
+		f, ferr := x.fileLocked(false)
+		if ferr == nil {
+			e, ferr = x.readEntry(f, i)
+		}
+		err = cmp.Or(err, ferr)
+		return e
+	}
+	total := x.entriesLocked()
+	n := sort.Search(total, func(i int) bool { return err == nil && !keep(at(i)) })
+	if n == total && err == nil {
+		return nil
+	}
+	var last Entry
+	if n > 0 {
+		last = at(n - 1)
+	}
+	if err != nil {
+		return err
+	}
+	return x.truncateLocked(n, last)
+}
+
+func (x *Index) truncateLocked(n int, last Entry) error {
+	if n >= x.flushed {
+		x.tail = x.tail[:(n-x.flushed)*x.kind.EntrySize()]
+		x.last = last
+		return nil
+	}
+	f, err := x.fileLocked(true)
+	if err != nil {
+		return err
+	}
+	if err := f.Truncate(int64(n * x.kind.EntrySize())); err != nil {
+		return err
+	}
+	x.flushed, x.tail, x.last, x.unsynced = n, x.tail[:0], last, true
+	return nil
+}
+
+// Reset empties the index, whatever its file holds.
+func (x *Index) Reset() error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	f, err := x.fileLocked(true)
+	if err != nil {
+		return err
+	}
+	if err := f.Truncate(0); err != nil {
+		return err
+	}
+	x.flushed, x.tail, x.last, x.unsynced = 0, x.tail[:0], Entry{}, true
+	x.checked = true
+	return nil
+}
+
+// Verify checks once that the entries of a file from an earlier run are in order:
+// both fields grow strictly.
+func (x *Index) Verify() error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.verifyLocked()
+}
+
+func (x *Index) verifyLocked() error {
+	if x.checked {
+		return nil
+	}
+	f, err := x.fileLocked(false)
+	if err != nil {
+		return err
+	}
+	buf := x.bufs.pool.Get().(*[tailBytes]byte)
+	defer x.bufs.pool.Put(buf)
+	prev := Entry{-1, -1}
+	for i := 0; i < x.flushed; {
+		n := min(tailBytes/x.kind.EntrySize(), x.flushed-i)
+		if err := fsx.ReadFull(f, buf[:n*x.kind.EntrySize()], int64(i*x.kind.EntrySize())); err != nil {
+			return err
+		}
+		for b := buf[:n*x.kind.EntrySize()]; len(b) > 0; b = b[x.kind.EntrySize():] {
+			e := x.decode(b)
+			if e.Key <= prev.Key || e.Val <= prev.Val {
+				return ErrBadEntry
+			}
+			prev = e
+		}
+		i += n
+	}
+	x.checked = true
+	return nil
+}
+
+// State gives the number of entries and the last of them.
+func (x *Index) State() (n int, last Entry) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.entriesLocked(), x.last
+}
+
+// Floor finds the entry with the largest key ≤ key.
+func (x *Index) Floor(key int64) (Entry, bool, error) {
+	x.mu.Lock()
+	n := len(x.tail) / x.kind.EntrySize()
+	if n > 0 && x.decode(x.tail).Key <= key {
+		e := x.floorIn(x.tail, n, key)
+		x.mu.Unlock()
+		return e, true, nil
+	}
+	flushed := x.flushed
+	if flushed == 0 {
+		x.mu.Unlock()
+		return Entry{}, false, nil
+	}
+	if err := x.verifyLocked(); err != nil {
+		x.mu.Unlock()
+		return Entry{}, false, err
+	}
+	f, err := x.fileLocked(false)
+	x.mu.Unlock()
+	if err != nil {
+		return Entry{}, false, err
+	}
+	return x.floorInFile(f, flushed, key)
+}
+
+// floorIn searches n entries in b, of which the first has a key ≤ key.
+func (x *Index) floorIn(b []byte, n int, key int64) Entry {
+	lo, hi := 0, n // the entry sought is in [lo, hi)
+	for hi-lo > 1 {
+		mid := (lo + hi) / 2
+		if x.decode(b[mid*x.kind.EntrySize():]).Key <= key {
+			lo = mid
+		} else {
+			hi = mid
+		}
+	}
+	return x.decode(b[lo*x.kind.EntrySize():])
+}
+
+// floorInFile narrows the search to one block by reading single entries, then
+// reads the block.
+func (x *Index) floorInFile(f fsx.File, n int, key int64) (Entry, bool, error) {
+	buf := x.bufs.pool.Get().(*[tailBytes]byte)
+	defer x.bufs.pool.Put(buf)
+	lo, hi := 0, n
+	for perBlock := tailBytes / x.kind.EntrySize(); hi-lo > perBlock; {
+		mid := (lo + hi) / 2
+		b := buf[:x.kind.EntrySize()]
+		if err := fsx.ReadFull(f, b, int64(mid*x.kind.EntrySize())); err != nil {
+			return Entry{}, false, err
+		}
+		if x.decode(b).Key <= key {
+			lo = mid
+		} else {
+			hi = mid
+		}
+	}
+	b := buf[:(hi-lo)*x.kind.EntrySize()]
+	if err := fsx.ReadFull(f, b, int64(lo*x.kind.EntrySize())); err != nil {
+		return Entry{}, false, err
+	}
+	if x.decode(b).Key > key {
+		return Entry{}, false, nil
+	}
+	return x.floorIn(b, hi-lo, key), true, nil
+}
+
+// Close ends the use of the file; what comes later gets fs.ErrClosed.
+func (x *Index) Close() error {
+	x.mu.Lock()
+	x.closed = true
+	x.mu.Unlock()
+	return x.Release()
+}
+
+// MoveTo renames the file, which is there.
+func (x *Index) MoveTo(name string) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if err := x.fs.Rename(x.path, name); err != nil {
+		return err
+	}
+	x.path = name
+	return nil
+}
+
+// Hold opens the file, whose name may soon be another's.
+func (x *Index) Hold() error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	_, err := x.fileLocked(true)
+	return err
+}
+
+// Release closes the file until it is needed again.
+func (x *Index) Release() error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.f == nil {
+		return nil
+	}
+	err := x.f.Close()
+	x.f = nil
+	return err
+}
