@@ -37,8 +37,8 @@ type partition struct {
 	latest model.LeaderEpoch
 	// epochEnds is by leader epoch the end of its last batch.
 	epochEnds map[model.LeaderEpoch]model.Offset
-	state  replay
-	newest *snapshot
+	state     replay
+	newest    *snapshot
 }
 
 // segment is one .log file with what goes with it.
@@ -52,7 +52,7 @@ type segment struct {
 	off, tim *indexFile
 	spacing  spacing
 	maxTs    int64
-	aborts   []aborted                           // as a replay gives them
+	aborts   []aborted                         // as a replay gives them
 	markers  map[model.Offset]model.ProducerID // of aborts
 	badTxn   bool
 }
