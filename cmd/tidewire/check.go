@@ -120,10 +120,21 @@ func (a *app) verify(f *checkFlags) error {
 		_, err = fmt.Fprintf(a.out, "%d logs, %d segments, %d batches, %d records, %d bytes: %d damaged, %d notes, %d repaired\n",
 			sum.Logs, sum.Segments, sum.Batches, sum.Records, sum.Bytes, sum.Damage, sum.Notes, sum.Repaired)
 	}
-	if err == nil && sum.Damage > 0 {
-		err = fmt.Errorf("there is damage: %d findings", sum.Damage)
+	left := sum.Damage
+	if err == nil && left > 0 && sum.Repaired > 0 {
+		left, err = damageLeft(f.o)
+	}
+	if err == nil && left > 0 {
+		err = fmt.Errorf("there is damage: %d findings", left)
 	}
 	return err
+}
+
+// damageLeft counts what a repair has left.
+func damageLeft(o check.Options) (int64, error) {
+	o.RepairIndexes = false
+	sum, err := check.Run(o, func(check.Finding) {})
+	return sum.Damage, err
 }
 
 func findingLine(x *check.Finding) string {

@@ -111,7 +111,7 @@ func (p *partition) checkSnapshots(next model.Offset) error {
 	for len(p.snaps) > 0 && p.snaps[0] <= next {
 		off := p.snaps[0]
 		p.snaps = p.snaps[1:]
-		if err := p.checkSnapshot(off); err != nil {
+		if err := p.checkSnapshot(off, next == math.MaxInt64); err != nil {
 			return err
 		}
 	}
@@ -122,7 +122,8 @@ func (p *partition) checkSnapshots(next model.Offset) error {
 	return nil
 }
 
-func (p *partition) checkSnapshot(off model.Offset) error {
+// checkSnapshot checks one; atEnd says that no batch follows.
+func (p *partition) checkSnapshot(off model.Offset, atEnd bool) error {
 	name := p.file(off, snapshotSuffix)
 	b, _, err := p.c.read(name)
 	if err != nil {
@@ -138,7 +139,7 @@ func (p *partition) checkSnapshot(off model.Offset) error {
 	case len(p.segs) == 0 || outside:
 		p.c.report(Note, name, nowhere, "the snapshot is outside of the log")
 		return nil
-	case off > p.end: // the end is known: all batches were walked
+	case off > p.end && atEnd:
 		sev := Note
 		if p.clean && !p.broken {
 			sev = Damage
