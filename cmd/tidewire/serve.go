@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// serverCommands are the commands that run a node or look at its settings.
+// serverCommands are the commands that run a node, or look at its settings or files.
 func (a *app) serverCommands() []*cobra.Command {
 	serve := &cobra.Command{
 		Use: "serve", Short: "Run a node", Args: cobra.NoArgs,
@@ -40,7 +40,7 @@ func (a *app) serverCommands() []*cobra.Command {
 	}
 	config.AddFlags(serve.Flags())
 	config.AddFlags(show.Flags())
-	return []*cobra.Command{serve, show}
+	return []*cobra.Command{serve, show, a.checkCommand()}
 }
 
 // loadConfig reads the settings; a mistake in a flag is one of the command line.

@@ -23,6 +23,7 @@ var table = []row{
 	{pkg: "storage/producer", may: []string{"storage/record", "internal/model"}, why: "the state of producers follows from batches; files and clocks are the log's"},
 	{pkg: "storage/index", may: []string{"storage/producer", "internal/model", "internal/fsx"}, why: "an index knows entries and its file, and neither batches nor logs"},
 	{pkg: "storage/log", may: []string{"storage/compact", "storage/epochs", "storage/index", "storage/producer", "storage/record", "internal/model", "internal/fsx", "internal/lifecycle"}, why: "a log knows bytes and offsets, and neither topics nor brokers"},
+	{pkg: "storage/check", may: []string{"storage/record", "internal/model", "internal/fsx"}, why: "it reads the formats by itself, so that a mistake of the engine is found"},
 	{pkg: "storage/meta", may: []string{"cluster/metadata", "internal/model", "internal/fsx", "internal/lifecycle"}, why: "the table store holds the applied state of the metadata and knows no quorum"},
 
 	{pkg: "cluster/metadata", may: []string{"internal/model"}, why: "the metadata state machine is pure: no I/O, clock or engine"},
@@ -48,7 +49,7 @@ var table = []row{
 	{pkg: "internal/datadir", may: []string{"internal/model", "internal/fsx"}, why: "it holds the data folder for whoever opens it"},
 	{pkg: "internal/client", below: true, may: []string{"internal/client/...", "api/recordjson", "storage/record", "internal/model", "internal/lifecycle", "internal/buildinfo", "internal/config"}, why: "a client knows a node by its HTTP interface alone"},
 	{pkg: "internal/node", anything: true, why: "the composition root"},
-	{pkg: "cmd/tidewire", may: []string{"internal/node", "internal/config", "internal/client/...", "internal/model", "internal/lifecycle", "internal/buildinfo"}, why: "the command line starts a node or calls one, and holds no logic"},
+	{pkg: "cmd/tidewire", may: []string{"internal/node", "internal/config", "internal/client/...", "storage/check", "internal/datadir", "internal/fsx", "internal/model", "internal/lifecycle", "internal/buildinfo"}, why: "the command line starts a node, calls one or has a stopped one's files checked under its lock, and holds no logic"},
 
 	{pkg: "cluster/clustertest", anything: true, why: "help for tests that need a quorum"},
 	{pkg: "internal/archtest", why: "it reads the source as text"},
