@@ -3,7 +3,6 @@ package check
 import (
 	"encoding/binary"
 
-	"tidewire/internal/model"
 	"tidewire/storage/record"
 )
 
@@ -201,4 +200,4 @@ type place struct {
 	pos int64
 }
 
-func (b *place) at() at { return at{b.pos, model.Offset(max(b.h.BaseOffset, -1))} }
+func (b *place) at() at { return at{b.pos, b.h.BaseOffset} }

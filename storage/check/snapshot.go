@@ -188,13 +188,13 @@ func (s *snapshot) readTrailer(r *fields) {
 }
 
 // plausible checks what follows from how the state comes about.
-func (p *producer) plausible(off model.Offset) bool {
+func (x *producer) plausible(off model.Offset) bool {
 	prev := model.Offset(-1)
-	for _, b := range p.batches {
+	for _, b := range x.batches {
 		if b.seq < -1 || b.delta < 0 || b.last-model.Offset(b.delta) <= prev || b.last >= off {
 			return false
 		}
 		prev = b.last
 	}
-	return p.txnFirst >= -1 && p.txnFirst < off
+	return x.txnFirst >= -1 && x.txnFirst < off
 }

@@ -114,7 +114,7 @@ type world struct {
 }
 
 func newWorld(t *testing.T) *world {
-	w := &world{t: t, fs: fsx.NewMem(), seq: map[model.ProducerID]int32{}, tick: time.Now().UnixMilli() - 100_000}
+	w := &world{t: t, fs: fsx.NewMem(), seq: map[model.ProducerID]int32{}, tick: time.Now().UnixMilli() / 300_000 * 300_000}
 	w.open()
 	return w
 }
