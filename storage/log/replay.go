@@ -131,11 +131,13 @@ func (r *recovery) producerState(n int, off model.Offset) (*replayed, error) {
 			if !r.badTxn[seg.base] && want == seg.txn.Summary() {
 				continue
 			}
-		default:
-			known = !r.badTxn[seg.base] && seg.txn.Summary().Count >= summaries[seg.base].Count
-			if known {
-				continue
+		default: // as then, and what was read behind it: it may have been killed unsynced
+			want := summaries[seg.base]
+			want.Base = seg.base
+			for _, a := range entries {
+				want.Add(a)
 			}
+			known = !r.badTxn[seg.base] && want == seg.txn.Summary()
 		}
 		if known {
 			continue

@@ -6,6 +6,7 @@ import (
 	"path"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -277,6 +278,40 @@ func TestSnapshotsOfWhatWasCutAreGone(t *testing.T) {
 	require.False(t, a.Duplicate)
 	require.True(t, mustAppend(t, l, pbatch(2, 0, 6, 1)).Duplicate)
 	refuse(t, l, model.OutOfOrderSequence, pbatch(2, 0, 8, 1))
+	require.NoError(t, h.stop())
+}
+
+// An abort marker behind the snapshot of a clean stop is synced with its segment, which is
+// then sealed; when the process is killed before the next sync, the entry of the marker was
+// in memory only.
+func TestAnAbortedTransactionBehindASnapshotSurvivesAKillAfterTheRoll(t *testing.T) {
+	t.Parallel()
+	h := newHarness(t, fsx.NewMem(), "/data")
+	cfg := Config{SegmentBytes: 300}
+	l := h.open(cfg)
+	mustAppend(t, l, tbatch(1, 0, 0, 1)) // 0
+	require.NoError(t, h.stop())         // leaves a snapshot at 1, within the segment
+	h.start()
+	l = h.open(cfg)
+	mustAppend(t, l, marker(1, 0, record.ControlAbort, 0)) // 1
+	waitStable(t, l)
+	require.NoError(t, h.store.Checkpoint())
+	h.store.sched.interval = time.Hour // of the roll nothing is synced
+	for l.Segments() == 1 {
+		mustAppend(t, l, batch(t, record.None, 1))
+		if l.Segments() == 1 {
+			waitStable(t, l)
+			require.NoError(t, h.store.Checkpoint())
+		}
+	}
+	want, err := l.AbortedTransactions(0, 100)
+	require.NoError(t, err)
+	require.Len(t, want, 1)
+	h.kill()
+	h.start()
+	got, err := h.open(cfg).AbortedTransactions(0, 100)
+	require.NoError(t, err)
+	require.Equal(t, want, got)
 	require.NoError(t, h.stop())
 }
 

@@ -3,6 +3,7 @@ package producer
 import (
 	"encoding/binary"
 	"errors"
+	"hash/crc32"
 
 	"tidewire/internal/model"
 )
@@ -58,4 +59,10 @@ type TxnSummary struct {
 	Base  model.Offset // of the segment
 	Count int32        // of entries
 	CRC   uint32       // CRC-32C of all entries
+}
+
+// Add makes it that of the index with one more entry.
+func (t *TxnSummary) Add(a AbortedTransaction) {
+	t.Count++
+	t.CRC = crc32.Update(t.CRC, castagnoli, a.Append(nil))
 }
