@@ -291,12 +291,12 @@ func TestAnAbortedTransactionBehindASnapshotSurvivesAKillAfterTheRoll(t *testing
 	l := h.open(cfg)
 	mustAppend(t, l, tbatch(1, 0, 0, 1)) // 0
 	require.NoError(t, h.stop())         // leaves a snapshot at 1, within the segment
+	h.opts.SyncInterval = time.Hour      // nothing is synced that nobody waits for
 	h.start()
 	l = h.open(cfg)
 	mustAppend(t, l, marker(1, 0, record.ControlAbort, 0)) // 1
 	waitStable(t, l)
 	require.NoError(t, h.store.Checkpoint())
-	h.store.sched.interval = time.Hour // of the roll nothing is synced
 	for l.Segments() == 1 {
 		mustAppend(t, l, batch(t, record.None, 1))
 		if l.Segments() == 1 {
