@@ -121,12 +121,9 @@ func (b *Builder) Finish(codec Codec) ([]byte, error) {
 	}
 	out := b.buf
 	if codec != None {
-		if cap(b.out) < HeaderSize {
-			b.out = make([]byte, HeaderSize, HeaderSize+len(b.buf)/2)
-		}
 		var err error
-		if b.out, err = b.comp.compress(codec, b.out[:HeaderSize], b.buf[HeaderSize:]); err != nil {
-			return nil, model.AsError(err)
+		if b.out, err = b.comp.pack(codec, b.out, b.buf); err != nil {
+			return nil, err
 		}
 		out = b.out
 	}

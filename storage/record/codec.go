@@ -278,6 +278,19 @@ func (w *sliceWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// pack makes a batch with compressed records of a plain one. It uses the memory of into where
+// that is enough; the header's bytes are left to the caller.
+func (c *compressor) pack(codec Codec, into, plain []byte) ([]byte, error) {
+	if cap(into) < HeaderSize {
+		into = make([]byte, HeaderSize, HeaderSize+len(plain)/2)
+	}
+	out, err := c.compress(codec, into[:HeaderSize], plain[HeaderSize:])
+	if err != nil {
+		return into, model.AsError(err)
+	}
+	return out, nil
+}
+
 // compress appends the compressed src to dst.
 func (c *compressor) compress(codec Codec, dst, src []byte) ([]byte, error) {
 	switch codec {

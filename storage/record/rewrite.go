@@ -67,12 +67,9 @@ func (w *Rewriter) Finish() ([]byte, error) {
 	}
 	out, codec := w.buf, w.h.Attributes.Codec()
 	if codec != None {
-		if cap(w.out) < HeaderSize {
-			w.out = make([]byte, HeaderSize, HeaderSize+len(w.buf)/2)
-		}
 		var err error
-		if w.out, err = w.comp.compress(codec, w.out[:HeaderSize], w.buf[HeaderSize:]); err != nil {
-			return nil, model.AsError(err)
+		if w.out, err = w.comp.pack(codec, w.out, w.buf); err != nil {
+			return nil, err
 		}
 		out = w.out
 	}
