@@ -173,7 +173,7 @@ func (d *bodyDecoder) err() error {
 		return nil
 	}
 	first := d.fields[0]
-	return &model.Error{Code: model.InvalidArgument, Detail: strings.TrimPrefix(first.Pointer, "/") + " " + first.Detail, Fields: d.fields}
+	return &model.Error{Code: model.InvalidArgument, Detail: strings.TrimSpace(strings.TrimPrefix(first.Pointer, "/") + " " + first.Detail), Fields: d.fields}
 }
 
 func (d *bodyDecoder) bad(at, format string, args ...any) {
