@@ -25,8 +25,16 @@ const (
 
 // target is what all connections share.
 type target struct {
-	base   *url.URL
-	tokens client.TokenSource
+	base    *url.URL
+	tokens  client.TokenSource
+	timeout time.Duration // of a request; 0: callTimeout
+}
+
+func (t *target) callTimeout() time.Duration {
+	if t.timeout > 0 {
+		return t.timeout
+	}
+	return callTimeout
 }
 
 // conn is one persistent connection; not safe for concurrent use.
@@ -63,11 +71,16 @@ func (t *target) dial(ctx context.Context) (*conn, error) {
 	return &conn{t: t, token: token}, nil
 }
 
-func (c *conn) connect(ctx context.Context) error {
-	host := c.t.base.Host
+// host is the address to connect to.
+func (c *conn) host() string {
 	if c.t.base.Port() == "" {
-		host = net.JoinHostPort(c.t.base.Hostname(), map[string]string{"http": "80", "https": "443"}[c.t.base.Scheme])
+		return net.JoinHostPort(c.t.base.Hostname(), map[string]string{"http": "80", "https": "443"}[c.t.base.Scheme])
 	}
+	return c.t.base.Host
+}
+
+func (c *conn) connect(ctx context.Context) error {
+	host := c.host()
 	d := net.Dialer{Timeout: dialTimeout}
 	var err error
 	if c.t.base.Scheme == "https" {
@@ -133,9 +146,12 @@ func (c *conn) once(ctx context.Context, path string, body []byte) (answer []byt
 	if err := c.write(body); err != nil {
 		return nil, err
 	}
-	status, err := c.readAnswer()
+	status, last, err := c.readAnswer()
 	if err != nil {
 		return nil, err
+	}
+	if last {
+		c.close()
 	}
 	c.status = status
 	if status >= 300 {
@@ -147,10 +163,11 @@ func (c *conn) once(ctx context.Context, path string, body []byte) (answer []byt
 // extendDeadline moves the connection's deadline once a second, not for each request.
 func (c *conn) extendDeadline() error {
 	now := time.Now()
-	if c.deadline.Sub(now) > callTimeout-time.Second {
+	limit := c.t.callTimeout()
+	if c.deadline.Sub(now) > limit-time.Second {
 		return nil
 	}
-	c.deadline = now.Add(callTimeout)
+	c.deadline = now.Add(limit)
 	return c.net.SetDeadline(c.deadline)
 }
 
@@ -218,21 +235,22 @@ func (c *conn) buildHead(path string, body []byte) {
 
 var errAnswer = errors.New("the answer is no HTTP/1.1")
 
-// readAnswer reads status, fields and body of an answer.
-func (c *conn) readAnswer() (status int, err error) {
+// readAnswer reads status, fields and body of an answer; last: the server ends the
+// connection behind it.
+func (c *conn) readAnswer() (status int, last bool, err error) {
 	line, err := c.r.ReadSlice('\n')
 	if err != nil {
-		return 0, err
+		return 0, false, err
 	}
 	if len(line) < 12 || !bytes.HasPrefix(line, []byte("HTTP/1.")) {
-		return 0, errAnswer
+		return 0, false, errAnswer
 	}
 	if status, err = strconv.Atoi(string(line[9:12])); err != nil {
-		return 0, errAnswer
+		return 0, false, errAnswer
 	}
 	length, chunked, last, err := c.readFields()
 	if err != nil {
-		return 0, err
+		return 0, false, err
 	}
 	c.body.Reset()
 	switch {
@@ -245,10 +263,7 @@ func (c *conn) readAnswer() (status int, err error) {
 		_, err = io.Copy(&c.body, c.r)
 		last = true
 	}
-	if last {
-		c.close()
-	}
-	return status, err
+	return status, last, err
 }
 
 // readLength reads a body of known length.

@@ -104,8 +104,8 @@ func (l *latencyRun) send(ctx context.Context, cn *conn) {
 		defer t.Stop()
 		tick = t.C
 	}
-	one := l.o
-	one.Batch = 1
+	one := job{path: path, o: l.o}
+	one.o.Batch = 1
 	for seq := range l.o.Records {
 		if tick != nil {
 			select {
@@ -119,7 +119,7 @@ func (l *latencyRun) send(ctx context.Context, cn *conn) {
 		l.started[seq] = time.Now()
 		l.mu.Unlock()
 		before := l.sent.errors
-		if !l.sent.send(ctx, cn, sending{path, body, one}) {
+		if !l.sent.send(ctx, cn, body, &one) {
 			return
 		}
 		if l.sent.errors > before {

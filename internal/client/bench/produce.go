@@ -85,54 +85,86 @@ func Produce(ctx context.Context, c *client.Client, o Options) (*Report, error) 
 	}
 	reqs := (o.Records + int64(o.Batch) - 1) / int64(o.Batch)
 	o.Connections = int(max(1, min(int64(o.Connections), reqs)))
-	path := client.Path("v1", "topics", o.Topic, "records") + "?acks=" + url.QueryEscape(o.Acks)
-	sends := bodies(o)
-	total, took, err := fanOut(ctx, c, o.Connections, func(ctx context.Context, n int, cn *conn, t *tally) {
-		mine := reqs / int64(o.Connections)
-		if int64(n) < reqs%int64(o.Connections) {
-			mine++
-		}
-		for i := range mine {
-			if !t.send(ctx, cn, sending{path, sends[(n+int(i))%len(sends)], o}) {
-				return
-			}
-		}
-	})
+	j := job{
+		path:   client.Path("v1", "topics", o.Topic, "records") + "?acks=" + url.QueryEscape(o.Acks),
+		bodies: bodies(o), requests: reqs, o: o,
+	}
+	total, took, ok, err := produceLoop(ctx, &target{base: c.Base(), tokens: c.Tokens()}, j)
+	if !ok {
+		total, took, err = produceAlone(ctx, c, j)
+	}
 	if err != nil {
 		return nil, err
 	}
 	return total.report(Report{Kind: "produce", Topic: o.Topic, Acks: o.Acks, Connections: o.Connections, Batch: o.Batch}, took), nil
 }
 
+// job is what the connections of a measurement send together.
+type job struct {
+	path     string
+	bodies   [][]byte
+	requests int64
+	o        Options // how many records of which size a body holds
+}
+
+// share is how many requests connection i sends.
+func (j *job) share(i int) int64 {
+	n := j.requests / int64(j.o.Connections)
+	if int64(i) < j.requests%int64(j.o.Connections) {
+		n++
+	}
+	return n
+}
+
+// produceAlone does the job with a goroutine for each connection.
+func produceAlone(ctx context.Context, c *client.Client, j job) (*tally, time.Duration, error) {
+	return fanOut(ctx, c, j.o.Connections, func(ctx context.Context, n int, cn *conn, t *tally) {
+		for i := range j.share(n) {
+			if !t.send(ctx, cn, j.bodies[(n+int(i))%len(j.bodies)], &j) {
+				return
+			}
+		}
+	})
+}
+
 // multiStatus is the status of an answer in which some records failed.
 const multiStatus = 207
 
-// sending is one produce request.
-type sending struct {
-	path string
-	body []byte
-	o    Options // how many records of which size the body holds
+// statusError is what is wrong with an answer to a produce request.
+func statusError(status int, body []byte) error {
+	switch {
+	case status >= 300:
+		return &errStatus{status: status, body: string(body)}
+	case status == multiStatus:
+		return fmt.Errorf("some records failed: %.300s", body)
+	}
+	return nil
 }
 
 // send makes one request, counts it and reports whether to go on.
-func (t *tally) send(ctx context.Context, cn *conn, s sending) bool {
+func (t *tally) send(ctx context.Context, cn *conn, body []byte, j *job) bool {
 	start := time.Now()
-	answer, err := cn.do(ctx, s.path, s.body)
+	answer, err := cn.do(ctx, j.path, body)
 	if ctx.Err() != nil {
 		return false
 	}
-	t.requests++
-	if err == nil && cn.status == multiStatus {
-		err = fmt.Errorf("some records failed: %.300s", answer)
+	if err == nil {
+		err = statusError(cn.status, answer)
 	}
+	t.count(err, time.Since(start), j)
+	return t.errors < maxErrors
+}
+
+// count notes one request and how long it took.
+func (t *tally) count(err error, took time.Duration, j *job) {
+	t.requests++
 	if err != nil {
 		t.fail(err)
-		return t.errors < maxErrors
+		return
 	}
-	t.hist.add(time.Since(start))
-	t.records += int64(s.o.Batch)
-	t.bytes += int64(s.o.Batch * s.o.Size)
-	return true
+	t.hist.add(took)
+	t.records += int64(j.o.Batch)
+	t.bytes += int64(j.o.Batch * j.o.Size)
 }
 
 // fanOut runs work on n connections at once and adds up their tallies.
