@@ -233,7 +233,10 @@ func (c *conn) buildHead(path string, body []byte) {
 	c.made, c.size = key, len(c.head)
 }
 
-var errAnswer = errors.New("the answer is no HTTP/1.1")
+var (
+	errAnswer  = errors.New("the answer is no HTTP/1.1")
+	errTimeout = errors.New("no answer in time")
+)
 
 // readAnswer reads status, fields and body of an answer; last: the server ends the
 // connection behind it.

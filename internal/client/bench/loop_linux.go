@@ -15,10 +15,7 @@ import (
 // loopTick bounds how long a cut connection's timeout and an interrupt go unnoticed.
 const loopTick = 50 * time.Millisecond
 
-var (
-	errMore    = errors.New("more of the answer is to come")
-	errTimeout = errors.New("no answer in time")
-)
+var errMore = errors.New("more of the answer is to come")
 
 // received is what came in of an answer. It reads as errMore at its end, and as io.EOF
 // once the server has closed.
