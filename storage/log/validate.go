@@ -121,11 +121,7 @@ func (r *recovery) cut(i int, pos int64, end model.Offset, bad error) error {
 	}
 	r.l.store.log.Warn("torn tail cut", "log", r.l.name, "segment", baseName(seg.base), "position", pos,
 		"offset", end, "bytes", lost, "segments", len(r.segs)-1-i, "err", bad)
-	f, err := seg.file()
-	if err != nil {
-		return err
-	}
-	if err := f.Truncate(pos); err != nil {
+	if err := seg.f.Truncate(pos); err != nil {
 		return err
 	}
 	seg.size.Store(pos)
