@@ -15,7 +15,7 @@ LINT  := $(TOOLS)/golangci-lint-$(GOLANGCI_LINT_VERSION)
 # The work tree's state is not stamped into binaries: a build needs no git.
 GOBUILD := go build -buildvcs=false -ldflags '-X tidewire/internal/buildinfo.Version=$(VERSION)'
 
-.PHONY: help preflight run build ui generate generate-check fmt-check vet lint archtest unit check e2e test bench bench-go clean
+.PHONY: help preflight run build ui generate generate-check fmt-check vet lint archtest unit check e2e test bench scale bench-go clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -74,6 +74,10 @@ RUNS ?= 5
 bench: build ## measure a node over HTTP, medians of RUNS, as in docs/performance.md
 	go build -buildvcs=false -o bin/bench ./test/bench
 	bin/bench -binary bin/tidewire -runs $(RUNS)
+
+scale: build ## measure a node with 10,000 partitions, as in docs/performance.md
+	go build -buildvcs=false -o bin/scale ./test/scale
+	bin/scale -binary bin/tidewire
 
 bench-go: preflight ## run the Go benchmarks of the hot paths
 	go test -run '^$$' -bench . -benchmem ./...

@@ -103,8 +103,9 @@ func (s *segment) nameFiles(bufs *index.Buffers, suffix string) {
 	s.txn = index.NewAborted(s.fs, s.path+txnIndexSuffix+suffix, s.base)
 }
 
-// create makes the segment's file, which must not exist; indexes left over from a
-// segment of this name go.
+// create makes the segment's files, of which the log must not exist; indexes left over from
+// a segment of this name go. The indexes are there from the first, so that a stop has no
+// folder to sync for them.
 func (s *segment) create() error {
 	for _, suffix := range []string{indexSuffix, timeIndexSuffix, txnIndexSuffix} {
 		if err := s.fs.Remove(s.path + suffix); !isMissing(err) {
@@ -118,7 +119,7 @@ func (s *segment) create() error {
 	s.known.Store(true)
 	s.off.Fresh()
 	s.tim.Fresh()
-	return f.Close() // a partition that gets no records needs no descriptor
+	return firstErr(f.Close(), s.off.Flush(), s.tim.Flush()) // a partition that gets no records needs no descriptor
 }
 
 // note enters one batch, written at pos, into the indexes: Kafka's rule of one

@@ -350,20 +350,30 @@ func (s *Store) checkpointCpLocked(all bool) error {
 			changed[kind] = true
 		}
 	}
+	logs := s.openLogs()
+	ends := make([]struct{ synced, hw, start int64 }, len(logs))
+	var behind []*Log
+	for i, l := range logs {
+		ends[i].synced, ends[i].hw, ends[i].start = l.synced.Load(), l.hw.Load(), l.logStart.Load()
+		if l.epochsBehind() {
+			behind = append(behind, l)
+		}
+	}
+	// Some at a time: after a start, or a change of leaders, there may be thousands.
+	_ = s.forEach(behind, func(l *Log) error { return l.flushEpochs() }) // repeated below, with its error
 	var err error
-	for _, l := range s.openLogs() {
-		synced, hw, start := l.synced.Load(), l.hw.Load(), l.logStart.Load()
+	for i, l := range logs {
 		e := l.flushEpochs()
 		if isErr(e, errCutting) {
 			continue // the truncation lowers what is checkpointed itself, each at its time
 		}
-		note(cpReplication, l, hw)
-		note(cpLogStart, l, start)
+		note(cpReplication, l, ends[i].hw)
+		note(cpLogStart, l, ends[i].start)
 		if e != nil {
 			err = firstErr(err, l.storageError("write "+epochs.FileName, e))
 			continue
 		}
-		note(cpRecovery, l, synced)
+		note(cpRecovery, l, ends[i].synced)
 	}
 	s.mu.Lock()
 	allOpen := len(s.folders) == 0

@@ -28,6 +28,7 @@ type options struct {
 	binary, data       string
 	topics, partitions int // of each topic
 	records            int // of each partition, in as many requests
+	bytes              int // of each record's value
 	segments           int
 	settle             time.Duration
 }
@@ -39,6 +40,7 @@ func main() {
 	flag.IntVar(&o.topics, "topics", 100, "topics")
 	flag.IntVar(&o.partitions, "partitions", 100, "partitions of each topic")
 	flag.IntVar(&o.records, "records", 3, "records of each partition, in as many batches")
+	flag.IntVar(&o.bytes, "bytes", 2000, "bytes of each record's value, more or less")
 	flag.IntVar(&o.segments, "segments", 1000, "segments of the partition that has many")
 	flag.DurationVar(&o.settle, "settle", 15*time.Second, "how long a node is left alone before its memory is read")
 	flag.Parse()
@@ -59,8 +61,8 @@ func run(ctx context.Context, o options) (err error) {
 		}
 		defer func() { err = errors.Join(err, os.RemoveAll(o.data)) }()
 	}
-	fmt.Printf("%s, %d cores, %s; %d topics of %d partitions, %d records in each; %d segments in one partition\n\n",
-		cpuModel(), runtime.NumCPU(), runtime.Version(), o.topics, o.partitions, o.records, o.segments)
+	fmt.Printf("%s, %d cores, %s; %d topics of %d partitions, %d records of %d bytes in each; %d segments in one partition\n\n",
+		cpuModel(), runtime.NumCPU(), runtime.Version(), o.topics, o.partitions, o.records, o.bytes, o.segments)
 	fmt.Printf("| what | measured | goal |\n|---|---:|---:|\n")
 	if err := manyPartitions(ctx, o); err != nil {
 		return err
@@ -86,44 +88,53 @@ func (n *node) rested(ctx context.Context, settle time.Duration) (took time.Dura
 	return took, u, err
 }
 
+// costs is what an empty node has resident: as it is, collected, and collected after
+// somebody has logged in.
+type costs struct{ asIs, collected, used usage }
+
 // empty measures nodes without partitions.
-func empty(ctx context.Context, o options) (asIs, collected usage, err error) {
+func empty(ctx context.Context, o options) (c costs, err error) {
 	n := &node{binary: o.binary, dir: filepath.Join(o.data, "empty")}
 	defer n.abandon()
 	if _, err := n.start(ctx); err != nil { // the first start hashes the administrator's password
-		return asIs, collected, err
+		return c, err
 	}
 	if _, err := n.stop(); err != nil {
-		return asIs, collected, err
+		return c, err
 	}
-	if _, asIs, err = n.rested(ctx, o.settle); err != nil {
-		return asIs, collected, err
+	if _, c.asIs, err = n.rested(ctx, o.settle); err != nil {
+		return c, err
 	}
 	if _, err := n.stop(); err != nil {
-		return asIs, collected, err
+		return c, err
 	}
 	n.env = lean
-	if _, collected, err = n.rested(ctx, o.settle); err != nil {
-		return asIs, collected, err
+	if _, c.collected, err = n.rested(ctx, o.settle); err != nil {
+		return c, err
+	}
+	if _, err := n.call(ctx, "GET", "/v1/topics", nil); err != nil {
+		return c, err
+	}
+	time.Sleep(o.settle)
+	if c.used, err = n.usage(); err != nil {
+		return c, err
 	}
 	_, err = n.stop()
-	return asIs, collected, err
+	return c, err
 }
 
-// costs prints what a partition costs.
-type costs struct{ base, baseCollected usage }
-
+// each is the cost of a partition.
 func (c costs) each(o options, u, base usage) string {
 	total := o.topics * o.partitions
 	return fmt.Sprintf("%.1f KB", float64(u.residentKiB-base.residentKiB)*1.024/float64(total))
 }
 
-func manyPartitions(ctx context.Context, o options) (err error) {
-	var c costs
-	if c.base, c.baseCollected, err = empty(ctx, o); err != nil {
+func manyPartitions(ctx context.Context, o options) error {
+	c, err := empty(ctx, o)
+	if err != nil {
 		return err
 	}
-	line("empty node: resident as it is, collected", fmt.Sprintf("%d, %d KiB", c.base.residentKiB, c.baseCollected.residentKiB), "")
+	line("empty node: resident as it is, collected", fmt.Sprintf("%d, %d KiB", c.asIs.residentKiB, c.collected.residentKiB), "")
 	n := &node{binary: o.binary, dir: filepath.Join(o.data, "many")}
 	defer n.abandon()
 	w := &world{n: n, o: o}
@@ -135,7 +146,7 @@ func manyPartitions(ctx context.Context, o options) (err error) {
 		return err
 	}
 	line("start after a clean stop", seconds(took), "15 s")
-	line("resident for each partition, as it is", c.each(o, u, c.base), "60 KB")
+	line("resident for each partition, as it is", c.each(o, u, c.asIs), "60 KB")
 	if err := w.verify(ctx); err != nil {
 		return err
 	}
@@ -150,14 +161,30 @@ func manyPartitions(ctx context.Context, o options) (err error) {
 	if err := w.verify(ctx); err != nil {
 		return err
 	}
-	if _, err := n.stop(); err != nil {
+	if took, err = n.stop(); err != nil {
 		return err
 	}
+	line("clean stop of a node that was only read from", seconds(took), "")
+	return leanPartitions(ctx, w, c)
+}
+
+// leanPartitions reads what partitions need when the collector leaves little behind.
+func leanPartitions(ctx context.Context, w *world, c costs) error {
+	n, o := w.n, w.o
 	n.env = lean
-	if _, u, err = n.rested(ctx, o.settle); err != nil {
+	_, u, err := n.rested(ctx, o.settle)
+	if err != nil {
 		return err
 	}
-	line("resident for each partition, collected", c.each(o, u, c.baseCollected), "60 KB")
+	line("resident for each partition, collected", c.each(o, u, c.collected), "60 KB")
+	if err := w.round(ctx); err != nil {
+		return err
+	}
+	time.Sleep(o.settle)
+	if u, err = n.usage(); err != nil {
+		return err
+	}
+	line("resident for each partition after a record in each, collected", c.each(o, u, c.used), "60 KB")
 	line("most open files of the process, with a cap of", fmt.Sprintf("%d, %.0f", n.mostFiles.Load(), u.limit), "4,096")
 	_, err = n.stop()
 	return err
@@ -180,7 +207,7 @@ func filling(ctx context.Context, w *world) error {
 	if err != nil {
 		return err
 	}
-	line("clean stop", seconds(took), "")
+	line("clean stop right after the last record", seconds(took), "")
 	return nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -74,7 +75,7 @@ func (w *world) round(ctx context.Context) error {
 	w.rounds++
 	body := map[string][]wireRecord{}
 	for p := range w.o.partitions {
-		body["records"] = append(body["records"], wireRecord{p, fmt.Sprintf("%s %d", strings.Repeat("x", 100), w.rounds)})
+		body["records"] = append(body["records"], wireRecord{p, fmt.Sprintf("%s %d", strings.Repeat("x", w.o.bytes), w.rounds)})
 	}
 	return w.eachTopic(func(topic string) error {
 		for tries := 0; ; tries++ {
@@ -107,12 +108,12 @@ func (w *world) verify(ctx context.Context) error {
 				return fmt.Errorf("partition %d of %s has %d records, not %d", p, topic, x.HighWatermark, w.rounds)
 			}
 		}
-		raw, err = w.n.call(ctx, "GET", "/v1/topics/"+topic+"/partitions/7/records?offset=earliest", nil)
+		raw, err = w.n.call(ctx, "GET", "/v1/topics/"+topic+"/partitions/"+strconv.Itoa(w.o.partitions/2)+"/records?offset=earliest&max_bytes=16777216", nil)
 		if err != nil {
 			return err
 		}
-		if got := strings.Count(string(raw), strings.Repeat("x", 100)); got < w.rounds {
-			return fmt.Errorf("of partition 7 of %s %d records are read, not %d", topic, got, w.rounds)
+		if got := strings.Count(string(raw), strings.Repeat("x", w.o.bytes)); got < w.rounds {
+			return fmt.Errorf("of partition %d of %s %d records are read, not %d", w.o.partitions/2, topic, got, w.rounds)
 		}
 		return nil
 	})
