@@ -16,7 +16,7 @@ LINT  := $(TOOLS)/golangci-lint-$(GOLANGCI_LINT_VERSION)
 # Static and without paths of this machine, as a release is.
 GOBUILD := CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-X tidewire/internal/buildinfo.Version=$(VERSION)'
 
-.PHONY: help preflight run build ui generate generate-check fmt-check vet lint archtest unit check e2e test bench bench-go release image clean
+.PHONY: help preflight run build ui generate generate-check fmt-check vet lint archtest unit check e2e test bench scale bench-go release image clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -75,6 +75,10 @@ RUNS ?= 5
 bench: build ## measure a node over HTTP, medians of RUNS, as in docs/performance.md
 	go build -buildvcs=false -o bin/bench ./test/bench
 	bin/bench -binary bin/tidewire -runs $(RUNS)
+
+scale: build ## measure a node with 10,000 partitions, as in docs/performance.md
+	go build -buildvcs=false -o bin/scale ./test/scale
+	bin/scale -binary bin/tidewire
 
 bench-go: preflight ## run the Go benchmarks of the hot paths
 	go test -run '^$$' -bench . -benchmem ./...

@@ -139,6 +139,8 @@ func operationRows() []row {
 			100*time.Microsecond, 10*time.Second, func(c *Config) *time.Duration { return &c.LogSyncInterval }),
 		size(Setting{Name: "compaction-buffer", Default: "128MiB", Doc: "Memory for the keys that one pass of compaction covers, 24 bytes each; taken only while a pass runs, and at least 1MiB"},
 			func(c *Config) *Size { return &c.CompactionBuffer }),
+		integer(Setting{Name: "max-open-files", Default: "0", Unit: "files", Doc: "Files of partitions that are open at once, at most; those used longest ago are closed for others. 0 takes half of the descriptors that the process may have, at most 3072; below 64 it is 64"},
+			0, 1<<20, func(c *Config, n int64) { c.MaxOpenFiles = int(n) }),
 	}
 }
 

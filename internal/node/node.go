@@ -185,11 +185,15 @@ func (n *Node) listen(ctx context.Context) error {
 }
 
 func (n *Node) openStore(ctx context.Context) error {
+	openFiles, err := n.openFiles()
+	if err != nil {
+		return err
+	}
 	n.storage = lifecycle.New(context.WithoutCancel(ctx))
 	n.onStop("the store's goroutines", stopGroup(n.storage))
 	store, err := log.OpenStore(log.StoreOptions{
 		FS: fsx.OS(), Dir: n.dir.Path(), Logger: n.logger, Group: n.storage, Now: n.now, SyncInterval: n.cfg.LogSyncInterval,
-		DedupeBufferBytes: max(int64(n.cfg.CompactionBuffer), 1<<20),
+		DedupeBufferBytes: max(int64(n.cfg.CompactionBuffer), 1<<20), MaxOpenFiles: openFiles,
 	})
 	if err != nil {
 		return err
@@ -271,6 +275,7 @@ func (n *Node) startServer(context.Context) error {
 	}
 	registry := prometheus.NewRegistry()
 	n.broker.RegisterMetrics(registry)
+	registerOpenFiles(registry, n.store)
 	metrics := web.NewMetrics(registry)
 	n.streams = ws.New(ws.Config{
 		Broker: n.broker, Tokens: n.auth.Tokens, Logger: n.logger, Now: n.now, Group: n.group,

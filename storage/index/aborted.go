@@ -154,21 +154,6 @@ func (x *Aborted) MoveTo(name string) error {
 	return nil
 }
 
-// Hold takes all entries into memory, as the file's name may soon be another's.
-func (x *Aborted) Hold() error {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	all, err := x.entriesLocked()
-	if err != nil {
-		return err
-	}
-	x.flushed, x.tail = 0, nil
-	for _, a := range all {
-		x.tail = a.Append(x.tail)
-	}
-	return nil
-}
-
 // Replace makes the index hold these entries and nothing else; without any there is no
 // file.
 func (x *Aborted) Replace(entries []producer.AbortedTransaction) error {

@@ -81,7 +81,7 @@ func (l *Log) appendableLocked() error {
 
 // storeLocked writes batches that have their offsets and epochs, and moves the log end.
 func (l *Log) storeLocked(batches []byte, a Appended, now int64) (Appended, error) {
-	if _, err := l.activeLocked().file(); fsx.IsNoDescriptor(err) {
+	if err := l.activeLocked().f.Ready(); fsx.IsNoDescriptor(err) {
 		return Appended{}, noDescriptor(err) // even taking back would need one
 	}
 	m := l.markLocked()
@@ -168,12 +168,8 @@ func (l *Log) writeLocked(b []byte, now int64) error {
 		if err := firstErr(seg.off.FlushIfFull(), seg.tim.FlushIfFull()); err != nil {
 			return err
 		}
-		f, err := seg.file()
-		if err != nil {
-			return err
-		}
 		pos := seg.size.Load()
-		if _, err := f.WriteAt(b[:n], pos); err != nil {
+		if _, err := seg.f.WriteAt(b[:n], pos); err != nil {
 			return err
 		}
 		for run := b[:n]; len(run) > 0; {
@@ -334,9 +330,5 @@ func (l *Log) cutBackLocked(m undo) error {
 	seg.maxTs.Store(m.maxTs)
 	seg.size.Store(m.size)
 	seg.txn.CutTail(m.txn)
-	f, ferr := seg.file()
-	if ferr != nil {
-		return ferr
-	}
-	return firstErr(err, f.Truncate(m.size), seg.off.Truncate(m.off, m.offLast), seg.tim.Truncate(m.tim, m.timLast))
+	return firstErr(err, seg.f.Truncate(m.size), seg.off.Truncate(m.off, m.offLast), seg.tim.Truncate(m.tim, m.timLast))
 }

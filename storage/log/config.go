@@ -7,6 +7,7 @@ import (
 
 	"tidewire/internal/fsx"
 	"tidewire/internal/lifecycle"
+	"tidewire/storage/files"
 	"tidewire/storage/index"
 )
 
@@ -77,6 +78,9 @@ type StoreOptions struct {
 	// DedupeBufferBytes is the memory for the keys of what one pass of compaction covers, at
 	// 24 bytes a key; default 128 MiB. It is taken while a pass runs, and no more than it needs.
 	DedupeBufferBytes int64
+	// MaxOpenFiles is how many files are open at once at most; default files.DefaultLimit, and
+	// at least files.MinLimit.
+	MaxOpenFiles int
 	// CleanBytesPerSecond is how much compaction reads at most; 0: without limit.
 	CleanBytesPerSecond int64
 }
@@ -102,6 +106,9 @@ func (o StoreOptions) withDefaults() StoreOptions {
 	}
 	if o.DedupeBufferBytes <= 0 {
 		o.DedupeBufferBytes = 128 << 20
+	}
+	if o.MaxOpenFiles <= 0 {
+		o.MaxOpenFiles = files.DefaultLimit
 	}
 	if o.MaxInflate <= 0 {
 		o.MaxInflate = 64 << 20

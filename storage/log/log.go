@@ -178,6 +178,12 @@ func floorSegment(segs []*segment, off model.Offset) int {
 // below the recovery point on disk.
 var errCutting = errors.New("a truncation is under way")
 
+func (l *Log) epochsBehind() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.epochsNew
+}
+
 // flushEpochs writes the epoch file when it is behind.
 func (l *Log) flushEpochs() error {
 	l.mu.Lock()

@@ -270,13 +270,22 @@ func (l *Log) writeRollSnapshot(snap *pendingSnapshot) error {
 	return nil
 }
 
-// renameDropped marks a dropped segment's files. One that cannot be renamed stays: the
-// next start sees by the checkpoint that it lies below the log start.
+// renameDropped marks a dropped segment's files, which hold no descriptor from here on but
+// while they are read. One that cannot be renamed stays: the next start sees by the
+// checkpoint that it lies below the log start.
 func (l *Log) renameDropped(seg *segment) {
-	for _, suffix := range segmentSuffixes {
-		name := seg.path + suffix
-		if err := l.store.fs.Rename(name, name+deletedSuffix); !isMissing(err) {
-			l.store.log.Warn("a deleted segment's file was not renamed", "file", name, "err", err)
+	for _, move := range []func(string) error{
+		func(name string) error {
+			return l.store.fs.Rename(seg.path+snapshotSuffix, seg.path+snapshotSuffix+name)
+		},
+		func(name string) error { return seg.txn.MoveTo(seg.path + txnIndexSuffix + name) },
+		func(name string) error { return seg.off.MoveTo(seg.path + indexSuffix + name) },
+		func(name string) error { return seg.tim.MoveTo(seg.path + timeIndexSuffix + name) },
+		func(name string) error { return seg.f.Rename(seg.path + logSuffix + name) },
+		func(string) error { return seg.retire() },
+	} {
+		if err := move(deletedSuffix); !isMissing(err) {
+			l.store.log.Warn("a deleted segment's file was not renamed", "segment", seg.path, "err", err)
 		}
 	}
 }

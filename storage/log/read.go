@@ -191,7 +191,7 @@ func (l *Log) floorPosition(seg *segment, sc *scanner, off model.Offset) (int64,
 	if err == nil {
 		return 0, nil
 	}
-	if isErr(err, fs.ErrClosed) {
+	if passes(err) {
 		return 0, err
 	}
 	l.repairIndexes(seg, err)

@@ -22,6 +22,7 @@ type recovery struct {
 	known   bool             // the recovery point checkpoint was there
 	trusted bool             // the last stop was clean
 	epochs  epochs.Cache
+	removed bool                  // files were, whose names are not durable yet
 	haveEp  bool                  // the epoch file was there and whole
 	fileEp  epochs.Cache          // as it said
 	badTxn  map[model.Offset]bool // by base: the index of aborted transactions is damaged
@@ -218,7 +219,7 @@ func (r *recovery) run(start model.Offset) (model.Offset, error) {
 	// What validation reads it enters anew; snapshots from there on may be of a log that
 	// was cut since.
 	base := r.segs[first].base
-	err := r.l.removeSnapshots(func(off model.Offset) bool { return off > base })
+	err := r.l.removeSnapshots(func(off model.Offset) bool { r.removed = r.removed || off > base; return off > base })
 	if err == nil {
 		r.state, err = r.producerState(first, base)
 	}
@@ -232,7 +233,7 @@ func (r *recovery) run(start model.Offset) (model.Offset, error) {
 	if end < r.point && start < r.point {
 		return 0, r.endsBelow(end)
 	}
-	return end, r.syncFrom(first)
+	return end, r.syncFrom(first, end)
 }
 
 func (r *recovery) endsBelow(end model.Offset) error {

@@ -12,6 +12,7 @@ import (
 	"tidewire/internal/fsx"
 	"tidewire/internal/model"
 	"tidewire/storage/epochs"
+	"tidewire/storage/files"
 	"tidewire/storage/index"
 	"tidewire/storage/record"
 )
@@ -24,7 +25,7 @@ const (
 
 // Store is one data folder. All methods are safe for concurrent use.
 type Store struct {
-	fs    fsx.FS
+	fs    *files.Cache // all files are opened through it
 	o     StoreOptions
 	log   *slog.Logger
 	sched *scheduler
@@ -68,7 +69,7 @@ type decoder struct {
 // time may have a folder open; that is for the caller to see to.
 func OpenStore(o StoreOptions) (*Store, error) {
 	o = o.withDefaults()
-	s := &Store{fs: o.FS, o: o, log: o.Logger, logs: map[logKey]*Log{}, names: map[string]logKey{}, folders: map[string]bool{}, stop: make(chan struct{}), cleanSlot: make(chan struct{}, 1), indexBufs: index.NewBuffers()}
+	s := &Store{fs: files.New(o.FS, o.MaxOpenFiles), o: o, log: o.Logger, logs: map[logKey]*Log{}, names: map[string]logKey{}, folders: map[string]bool{}, stop: make(chan struct{}), cleanSlot: make(chan struct{}, 1), indexBufs: index.NewBuffers()}
 	var closed error = errClosed
 	s.closedErr = &closed
 	s.scanners.New = func() any { return new(scanner) }
@@ -88,6 +89,9 @@ func OpenStore(o StoreOptions) (*Store, error) {
 	s.run("log-trash", func(ctx context.Context) { s.trash.loop(ctx, s.stop, o.Now) })
 	return s, nil
 }
+
+// OpenFiles tells how many files of the logs are open, and what was done to keep them few.
+func (s *Store) OpenFiles() files.Stats { return s.fs.Stats() }
 
 func (s *Store) run(name string, fn func(context.Context)) {
 	s.loopDone.Add(1)
@@ -346,20 +350,30 @@ func (s *Store) checkpointCpLocked(all bool) error {
 			changed[kind] = true
 		}
 	}
+	logs := s.openLogs()
+	ends := make([]struct{ synced, hw, start int64 }, len(logs))
+	var behind []*Log
+	for i, l := range logs {
+		ends[i].synced, ends[i].hw, ends[i].start = l.synced.Load(), l.hw.Load(), l.logStart.Load()
+		if l.epochsBehind() {
+			behind = append(behind, l)
+		}
+	}
+	// Some at a time: after a start, or a change of leaders, there may be thousands.
+	_ = s.forEach(behind, func(l *Log) error { return l.flushEpochs() }) // repeated below, with its error
 	var err error
-	for _, l := range s.openLogs() {
-		synced, hw, start := l.synced.Load(), l.hw.Load(), l.logStart.Load()
+	for i, l := range logs {
 		e := l.flushEpochs()
 		if isErr(e, errCutting) {
 			continue // the truncation lowers what is checkpointed itself, each at its time
 		}
-		note(cpReplication, l, hw)
-		note(cpLogStart, l, start)
+		note(cpReplication, l, ends[i].hw)
+		note(cpLogStart, l, ends[i].start)
 		if e != nil {
 			err = firstErr(err, l.storageError("write "+epochs.FileName, e))
 			continue
 		}
-		note(cpRecovery, l, synced)
+		note(cpRecovery, l, ends[i].synced)
 	}
 	s.mu.Lock()
 	allOpen := len(s.folders) == 0
@@ -460,12 +474,11 @@ func (s *Store) lowerCpLocked(kind int, key logKey, to model.Offset) error {
 
 // scanner gives a pooled reader of a segment's first size bytes.
 func (s *Store) scanner(seg *segment, size int64, chunk int) (*scanner, error) {
-	f, err := seg.file()
-	if err != nil {
+	if err := seg.f.Ready(); err != nil {
 		return nil, err
 	}
 	sc := s.scanners.Get().(*scanner)
-	sc.reset(f, size, chunk)
+	sc.reset(seg.f, size, chunk)
 	return sc, nil
 }
 

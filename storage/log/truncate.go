@@ -245,11 +245,7 @@ func (l *Log) cutFiles(c *cut) error {
 		// A snapshot of the old log must not meet the new one.
 		return firstErr(l.store.fs.SyncDir(l.dir), seg.create(), l.store.fs.SyncDir(l.dir))
 	}
-	f, err := seg.file()
-	if err != nil {
-		return err
-	}
-	if err := f.Truncate(c.pos); err != nil {
+	if err := seg.f.Truncate(c.pos); err != nil {
 		return err
 	}
 	if err := l.cutIndexes(seg); err != nil {
@@ -258,7 +254,7 @@ func (l *Log) cutFiles(c *cut) error {
 	if err := seg.txn.TruncateTo(c.end); err != nil {
 		return err
 	}
-	return firstErr(f.Sync(), seg.off.Sync(), seg.tim.Sync(), seg.txn.Sync(), l.store.fs.SyncDir(l.dir))
+	return firstErr(seg.f.Sync(), seg.off.Sync(), seg.tim.Sync(), seg.txn.Sync(), l.store.fs.SyncDir(l.dir))
 }
 
 // replayCut gives the producers below the cut; nil where there were none.
