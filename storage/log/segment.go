@@ -105,7 +105,11 @@ func (s *segment) create() error {
 	s.known.Store(true)
 	s.off.Fresh()
 	s.tim.Fresh()
-	return f.Close() // a partition that gets no records needs no descriptor
+	err = f.Close() // a partition that gets no records needs no descriptor
+	if err != nil { // the file must not stay: the log goes on without it
+		err = firstErr(s.fs.Remove(s.path+logSuffix), err)
+	}
+	return err
 }
 
 func (s *segment) file() (fsx.File, error) {

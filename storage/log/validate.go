@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 
+	"tidewire/internal/fsx"
 	"tidewire/internal/model"
 	"tidewire/storage/record"
 )
@@ -46,10 +47,19 @@ func (r *recovery) validate(seg *segment) (end model.Offset, pos int64, bad, err
 		return 0, 0, nil, err
 	}
 	end = seg.base
+	from := int64(-1)
+	defer func() {
+		if err == nil && from >= 0 {
+			r.redo = append(r.redo, span{seg, from, pos})
+		}
+	}()
 	for pos < sc.size {
 		h, bad, err := checkBatch(sc, pos)
 		if err != nil {
 			return 0, 0, nil, err
+		}
+		if from < 0 && h.NextOffset() > r.point {
+			from = pos
 		}
 		switch {
 		case bad != nil:
@@ -173,9 +183,41 @@ func findBatch(sc *scanner, pos int64) (bool, error) {
 	return false, nil
 }
 
+// span is a part of a segment's file.
+type span struct {
+	seg      *segment
+	from, to int64
+}
+
+// rewrite writes a part of a file over itself, so that the next sync has it written. When a
+// sync has failed, in the run before or in an attempt to open the log, the pages that did
+// not get to the disk count as clean: reads give them, a sync passes over them.
+func (p span) rewrite() error {
+	f, err := p.seg.file()
+	if err != nil {
+		return err
+	}
+	buf := make([]byte, min(p.to-p.from, checkWindow))
+	for at := p.from; at < p.to; at += int64(len(buf)) {
+		buf = buf[:min(p.to-at, int64(len(buf)))]
+		if err := fsx.ReadFull(f, buf, at); err != nil {
+			return err
+		}
+		if _, err := f.WriteAt(buf, at); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // syncFrom makes what validation kept durable: a killed process leaves bytes that
 // only the page cache has, and they are about to count as stable.
 func (r *recovery) syncFrom(i int) error {
+	for _, p := range r.redo {
+		if err := p.rewrite(); err != nil {
+			return err
+		}
+	}
 	for _, s := range r.snaps {
 		if s.off <= r.segs[len(r.segs)-1].base { // else its segment was cut
 			if err := r.l.writeSnapshot(s); err != nil {
