@@ -124,7 +124,7 @@ func (p *Pass) Note(b *record.Batch) (full bool, err error) {
 		if r.off < p.covered {
 			continue
 		}
-		if !r.keyed {
+		if !r.keyed && h.BaseOffset >= p.from {
 			p.keyless++
 		}
 		if r.keyed && !p.o.Map.put(r.hi, r.lo, r.off) {
