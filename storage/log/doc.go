@@ -50,7 +50,8 @@
 // whatever lies below the recovery point is durable: data, indexes and names.
 //
 // A failed sync, or any failed write but a full disk, latches the log (Failed): a
-// second fdatasync may report success over pages the kernel has dropped. A full
+// second fdatasync may report success over pages the kernel has dropped. So recovery
+// writes again what it finds above the recovery point before it syncs it. A full
 // disk takes the append back whole and refuses it.
 //
 // # Start and stop

@@ -220,6 +220,9 @@ func (l *Log) takeBelowStartLocked(now int64) (gone []*segment, snap *pendingSna
 		if err := s.create(); err == nil {
 			next = append(next, s)
 			snap = &pendingSnapshot{s.base, l.prods.EncodeSnapshot(nil)}
+		} else if !fsx.IsNoSpace(err) && !fsx.IsNoDescriptor(err) {
+			_ = l.fail(l.storageError("roll", err)) // its file may be there
+			return nil, nil
 		} else {
 			l.store.log.Warn("the active segment is not rolled", "log", l.name, "err", err)
 			n--

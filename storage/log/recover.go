@@ -28,6 +28,7 @@ type recovery struct {
 	badTxn  map[model.Offset]bool // by base: the index of aborted transactions is damaged
 	state   *replayed             // of producers, as far as the log was read
 	snaps   []pendingSnapshot     // of bases that validation came by
+	redo    []span                // whole batches above the recovery point
 }
 
 // openLog makes or recovers the log of a key.
@@ -160,10 +161,7 @@ func (r *recovery) makeFolder() error {
 	if err := s.fs.MkdirAll(l.dir); err != nil {
 		return err
 	}
-	if err := fsx.WriteFile(s.fs, path.Join(l.dir, metadataFile), encodeMetadata(l.key.id)); err != nil {
-		return err
-	}
-	return s.fs.SyncDir(s.path(topicsDir))
+	return fsx.WriteFile(s.fs, path.Join(l.dir, metadataFile), encodeMetadata(l.key.id))
 }
 
 // list finds the segments.
@@ -243,10 +241,11 @@ func (r *recovery) endsBelow(end model.Offset) error {
 func (r *recovery) firstSegment(base model.Offset) error {
 	s := newSegment(r.l.store.fs, r.l.store.indexBufs, r.l.dir, base, r.l.store.o.Now().UnixMilli())
 	r.segs = append(r.segs, s)
-	if err := s.create(); err != nil {
+	// The folder's own entry first: the next start, which finds a segment, does not ask for it.
+	if err := r.l.store.fs.SyncDir(r.l.store.path(topicsDir)); err != nil {
 		return err
 	}
-	return r.l.store.fs.SyncDir(r.l.dir)
+	return firstErr(s.create(), r.l.store.fs.SyncDir(r.l.dir))
 }
 
 // loadEpochs reads the epoch file; run fills in what the headers say.

@@ -119,7 +119,11 @@ func (s *segment) create() error {
 	s.known.Store(true)
 	s.off.Fresh()
 	s.tim.Fresh()
-	return firstErr(f.Close(), s.off.Flush(), s.tim.Flush()) // a partition that gets no records needs no descriptor
+	err = firstErr(f.Close(), s.off.Flush(), s.tim.Flush()) // a partition that gets no records needs no descriptor
+	if err != nil {                                         // the file must not stay: the log goes on without it
+		err = firstErr(s.fs.Remove(s.path+logSuffix), err)
+	}
+	return err
 }
 
 // note enters one batch, written at pos, into the indexes: Kafka's rule of one

@@ -251,7 +251,10 @@ func (r *recovery) finishSwap(base model.Offset) error {
 			return err
 		}
 	}
-	return firstErr(fs.SyncDir(r.l.dir), fs.Rename(name+logSuffix+swapSuffix, name+logSuffix), fs.SyncDir(r.l.dir))
+	if err := fs.SyncDir(r.l.dir); err != nil {
+		return err
+	}
+	return firstErr(fs.Rename(name+logSuffix+swapSuffix, name+logSuffix), fs.SyncDir(r.l.dir))
 }
 
 // endOfSwap is the offset after the last one that the new segment has or had.

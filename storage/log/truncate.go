@@ -243,7 +243,10 @@ func (l *Log) cutFiles(c *cut) error {
 	seg := l.lastSegment()
 	if c.full {
 		// A snapshot of the old log must not meet the new one.
-		return firstErr(l.store.fs.SyncDir(l.dir), seg.create(), l.store.fs.SyncDir(l.dir))
+		if err := l.store.fs.SyncDir(l.dir); err != nil {
+			return err
+		}
+		return firstErr(seg.create(), l.store.fs.SyncDir(l.dir))
 	}
 	if err := seg.f.Truncate(c.pos); err != nil {
 		return err
