@@ -193,6 +193,7 @@ func (x *Index) flushLocked() error {
 		return nil
 	}
 	if _, err := f.WriteAt(x.tail, int64(x.flushed*x.kind.EntrySize())); err != nil {
+		_ = f.Truncate(int64(x.flushed * x.kind.EntrySize())) // a part of an entry would count as damage
 		return err
 	}
 	x.flushed += len(x.tail) / x.kind.EntrySize()

@@ -1,6 +1,7 @@
 package log
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"path"
@@ -105,7 +106,10 @@ func (s *segment) create() error {
 	s.known.Store(true)
 	s.off.Fresh()
 	s.tim.Fresh()
-	return f.Close() // a partition that gets no records needs no descriptor
+	if err := f.Close(); err != nil { // a partition that gets no records needs no descriptor
+		return errors.Join(err, s.fs.Remove(s.path+logSuffix)) // or it would be in the way
+	}
+	return nil
 }
 
 func (s *segment) file() (fsx.File, error) {
@@ -155,7 +159,10 @@ func (s *segment) sealIndexes() error {
 	if err := s.off.Flush(); err != nil {
 		return err
 	}
-	return s.tim.Flush()
+	if err := s.tim.Flush(); err != nil {
+		return err
+	}
+	return s.txn.Flush()
 }
 
 // clearIndexes empties them for a rebuild.

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"tidewire/internal/fsx"
+	"tidewire/internal/model"
 )
 
 // Close syncs every log, writes the checkpoints and, when no log has failed, the
@@ -64,10 +65,16 @@ func (l *Log) finish() error {
 	seg := l.activeLocked()
 	err := firstErr(seg.off.Sync(), seg.tim.Sync(), seg.txn.Sync())
 	if end := l.LogEnd(); err == nil && l.lastSnap != end && (seg.size.Load() > 0 || len(*l.segs.Load()) > 1 || !l.prods.Empty()) {
-		err = l.writeSnapshot(pendingSnapshot{end, l.snapshotLocked()})
+		// Without it the stop is not a clean one: after such it would count as lost.
+		err = l.tryWriteSnapshot(pendingSnapshot{end, l.snapshotLocked()})
 	}
 	err = firstErr(err, l.store.fs.SyncDir(l.dir))
-	if err != nil {
+	switch {
+	case fsx.IsNoSpace(err):
+		return model.Errorf(model.StorageFull, "the disk is full").WithCause(err)
+	case fsx.IsNoDescriptor(err):
+		return noDescriptor(err)
+	case err != nil:
 		return l.fail(l.storageError("sync indexes", err))
 	}
 	return seg.release() // one log after the other: descriptors may be fewer than logs
