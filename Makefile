@@ -16,7 +16,7 @@ LINT  := $(TOOLS)/golangci-lint-$(GOLANGCI_LINT_VERSION)
 # Static and without paths of this machine, as a release is.
 GOBUILD := CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-X tidewire/internal/buildinfo.Version=$(VERSION)'
 
-.PHONY: help preflight run build ui generate generate-check fmt-check vet lint archtest unit check e2e test bench scale bench-go release image clean
+.PHONY: help preflight run build ui generate generate-check fmt-check vet lint archtest unit check e2e test sim soak bench scale bench-go release image clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -58,7 +58,8 @@ archtest: ## check imports, sizes, banned calls and words
 	go test ./internal/archtest
 
 # What needs a built node, or the machine as it is, runs in e2e.
-E2E := ./test/e2e ./test/genclient ./test/scripts ./test/tour
+# The simulation is here too: it runs one seed after another on all processors.
+E2E := ./test/e2e ./test/genclient ./test/scripts ./test/tour ./test/sim
 
 unit: ## run the unit and API tests with the race detector
 	go test -race -timeout 15m $$(go list ./... | grep -vxF "$$(go list $(E2E))")
@@ -70,6 +71,16 @@ e2e: build ## run what needs a real node: the README's tour, the generated clien
 	TEST_TIDEWIRE_BINARY=$(CURDIR)/bin/tidewire go test -count=1 -timeout 15m $(E2E)
 
 test: check e2e ## everything
+
+SEEDS  ?= 5000
+FIRST  ?= 1
+PLACES ?= 100
+sim: preflight ## simulate the log engine with SEEDS seeds from FIRST on, power cuts too, and damage each kind of file at PLACES places
+	go test -count=1 -timeout 4h ./test/sim -seeds $(SEEDS) -first-seed $(FIRST) -places $(PLACES)
+
+soak: build ## simulate ten times as much, from a seed of today's on, and kill a real node
+	$(MAKE) sim SEEDS=$$(($(SEEDS) * 10)) FIRST=$$(date +%Y%m%d000000)
+	TEST_TIDEWIRE_BINARY=$(CURDIR)/bin/tidewire go test -count=5 -timeout 1h -run Kill ./test/e2e
 
 RUNS ?= 5
 bench: build ## measure a node over HTTP, medians of RUNS, as in docs/performance.md

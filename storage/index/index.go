@@ -170,6 +170,7 @@ func (x *Index) flushLocked() error {
 		return x.f.Release() // the next entries fill 4 KiB first
 	}
 	if _, err := x.f.WriteAt(x.tail, int64(x.flushed*x.kind.EntrySize())); err != nil {
+		_ = x.f.Truncate(int64(x.flushed * x.kind.EntrySize())) // a part of an entry would count as damage
 		return err
 	}
 	x.flushed += len(x.tail) / x.kind.EntrySize()

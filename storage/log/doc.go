@@ -32,9 +32,10 @@
 //	Log.mu → scheduler.mu
 //
 // Only Log.mu and those of indexes are held across I/O, and only such as goes to the page
-// cache, with three exceptions: rebuilding a damaged index, the sync of the
-// active indexes when the store closes, and, when more files are written to than may be
-// open, the sync of another file before its eviction (storage/files). No lock is held across fdatasync of a log
+// cache, with four exceptions: rebuilding a damaged index, the sync of the
+// active indexes when the store closes, that of an append that a full disk took back, and,
+// when more files are written to than may be open, the sync of another file before its
+// eviction (storage/files). No lock is held across fdatasync of a log
 // file in service nor during a callback. Store.cpMu, which only the writer of
 // checkpoints takes, is held across theirs, and so is Log.cutMu by truncations, the
 // marker of compaction, and the end of a log's service.

@@ -49,6 +49,7 @@ type Log struct {
 	snaps     []pendingSnapshot // guarded by mu: of rolls, not yet written
 	lastSnap  model.Offset      // guarded by mu: the newest snapshot on disk; -1 when not known
 	closed    bool              // guarded by mu
+	farAt     model.Offset      // guarded by mu: of the newest batch behind a far gap; see heldLocked
 	cutting   bool              // guarded by mu: a truncation is under way, nothing may be appended
 
 	// Owned by the scheduler (sched.go).

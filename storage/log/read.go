@@ -2,6 +2,7 @@ package log
 
 import (
 	"io/fs"
+	"math"
 	"slices"
 
 	"tidewire/internal/fsx"
@@ -53,7 +54,8 @@ func (l *Log) read(dst []byte, from, limit model.Offset, maxBytes int) ([]byte, 
 	if from < segs[0].base { // the log start has passed it since
 		return dst, outOfRange(from, l.LogStart(), end)
 	}
-	for _, seg := range segs[floorSegment(segs, from):] {
+	for i := floorSegment(segs, from); i < len(segs); i++ {
+		seg := segs[i]
 		if seg.base >= limit {
 			return dst, nil // a gap of compaction reaches to the limit
 		}
@@ -67,11 +69,18 @@ func (l *Log) read(dst []byte, from, limit model.Offset, maxBytes int) ([]byte, 
 		if found {
 			return out, nil
 		}
-		if !l.compacted.Load() {
+		if !l.compacted.Load() || i+1 < len(segs) && !l.adjoins(seg, segs[i+1].base) {
 			return dst, l.damage(seg, seg.size.Load(), from, errGap)
 		}
 	}
 	return dst, l.damage(segs[len(segs)-1], 0, from, errGap)
+}
+
+// adjoins reports whether the segment behind one may begin at next. Compaction keeps the last
+// batch of a segment, so that only a gap that no segment reaches over can be between two.
+func (l *Log) adjoins(seg *segment, next model.Offset) bool {
+	end, _, err := l.cutPosition(seg, math.MaxInt64)
+	return err == nil && (end == next || relative(next, end) > farGap)
 }
 
 func outOfRange(off, start, end model.Offset) error {

@@ -1,6 +1,7 @@
 package log
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"path"
@@ -38,12 +39,13 @@ func (s *Store) openLog(key logKey, name string, cfg Config) (*Log, error) {
 	r := &recovery{l: l, trusted: s.found.clean, known: s.found.have[cpRecovery], badTxn: map[model.Offset]bool{}}
 	s.cpMu.Lock()
 	point, seen := s.cp[cpRecovery].points[key]
-	start := s.cp[cpLogStart].points[key]
+	start, haveStart := s.cp[cpLogStart].points[key]
 	hw, haveHW := s.cp[cpReplication].points[key]
 	clean := s.cleaner.points[key]
 	s.cpMu.Unlock()
 	r.point = point
 	l.hw.Store(int64(hw))
+	l.cleaned.point.Store(int64(clean))
 
 	if err := r.adoptFolder(seen); err != nil {
 		return nil, r.fail(err)
@@ -56,6 +58,9 @@ func (s *Store) openLog(key logKey, name string, cfg Config) (*Log, error) {
 	}
 	if err := r.dropBelow(start); err != nil {
 		return nil, r.fail(err)
+	}
+	if len(r.segs) > 0 && haveStart && r.segs[0].base > start && r.point > start {
+		return nil, r.fail(l.damage(r.segs[0], 0, start, errNoFirst))
 	}
 	end, err := r.run(start)
 	if err == nil && end < start {
@@ -73,10 +78,11 @@ func (s *Store) openLog(key logKey, name string, cfg Config) (*Log, error) {
 	if err := r.tidySnapshots(end); err != nil {
 		return nil, r.fail(err)
 	}
-	if clean <= end {
-		l.cleaned.point.Store(int64(clean))
-	} else if err := s.forgetCleanPoint(key); err != nil {
-		return nil, r.fail(err)
+	if clean > end {
+		l.cleaned.point.Store(0)
+		if err := s.forgetCleanPoint(key); err != nil {
+			return nil, r.fail(err)
+		}
 	}
 	l.logEnd.Store(int64(end))
 	l.synced.Store(int64(end))
@@ -97,6 +103,8 @@ func (s *Store) openLog(key logKey, name string, cfg Config) (*Log, error) {
 	}
 	return l, nil
 }
+
+var errNoFirst = errors.New("the first segment begins above the log start, so that one before it is missing")
 
 // fail closes what is open and gives I/O errors their code.
 func (r *recovery) fail(err error) error {
@@ -139,6 +147,8 @@ func (r *recovery) adoptFolder(seen bool) error {
 	switch {
 	case err == nil && id == l.key.id:
 		return nil
+	case err == nil && seen: // it was this log's when the checkpoint was written
+		return l.storageError("open "+path.Join(l.dir, metadataFile), fmt.Errorf("the folder is of the topic id %s, though the checkpoints know the log", id))
 	case err == nil:
 		s.log.Warn("the folder belongs to another topic id", "log", l.name, "found", id, "wanted", l.key.id)
 		if err := s.discard(l.name, id, ""); err != nil {
@@ -224,8 +234,17 @@ func (r *recovery) run(start model.Offset) (model.Offset, error) {
 	if err != nil {
 		return 0, err
 	}
+	// Of a segment that begins at the recovery point the snapshot was never synced either.
+	if ok, err := fsx.Exists(r.l.store.fs, r.l.snapshotPath(base)); err != nil {
+		return 0, err
+	} else if !ok && first > 0 {
+		r.snapshot(base)
+	}
 	end, err := r.validateFrom(first)
 	if err != nil {
+		return 0, err
+	}
+	if err := r.removeOrphans(base); err != nil {
 		return 0, err
 	}
 	if end < r.point && start < r.point {
@@ -235,7 +254,11 @@ func (r *recovery) run(start model.Offset) (model.Offset, error) {
 }
 
 func (r *recovery) endsBelow(end model.Offset) error {
-	return r.l.storageError("open", fmt.Errorf("the log ends at offset %d, below its checkpointed stable end %d", end, r.point))
+	err := fmt.Errorf("the log ends at offset %d, below its checkpointed stable end %d", end, r.point)
+	if n := len(r.segs); n > 0 {
+		return r.l.damage(r.segs[n-1], r.segs[n-1].size.Load(), end, err)
+	}
+	return r.l.storageError("open "+r.l.dir, err)
 }
 
 func (r *recovery) firstSegment(base model.Offset) error {
@@ -281,7 +304,10 @@ func (r *recovery) trustSegments(n int) error {
 			}
 		}
 		r.openTxns(seg)
-		if r.openIndexes(seg) {
+		// At its end a segment was synced as the active one, without its indexes, and the next
+		// may have begun since.
+		unsealed := i == n-1 && !r.trusted && r.segs[n].base >= r.point
+		if r.openIndexes(seg) && !unsealed {
 			continue
 		}
 		r.l.store.log.Warn("rebuilding indexes", "log", r.l.name, "segment", baseName(r.segs[i].base))

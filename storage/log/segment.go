@@ -157,7 +157,10 @@ func (s *segment) sealIndexes() error {
 	if err := s.off.Flush(); err != nil {
 		return err
 	}
-	return s.tim.Flush()
+	if err := s.tim.Flush(); err != nil {
+		return err
+	}
+	return s.txn.Flush()
 }
 
 // clearIndexes empties them for a rebuild.

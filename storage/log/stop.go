@@ -70,12 +70,18 @@ func (l *Log) finish() error {
 	err := firstErr(seg.off.Sync(), seg.tim.Sync(), seg.txn.Sync())
 	if end := l.LogEnd(); err == nil && l.lastSnap != end && l.worthSnapshotLocked() {
 		l.dirDirty = true
-		err = l.writeSnapshot(pendingSnapshot{end, l.snapshotLocked()})
+		// Without it the stop is not a clean one: after such it would count as lost.
+		err = l.tryWriteSnapshot(pendingSnapshot{end, l.snapshotLocked()})
 	}
 	if l.dirDirty || seg.txn.Summary().Count > 0 { // a node may have thousands of which nothing changed
 		err = firstErr(err, l.store.fs.SyncDir(l.dir))
 	}
-	if err != nil {
+	switch {
+	case fsx.IsNoSpace(err):
+		return model.Errorf(model.StorageFull, "the disk is full").WithCause(err)
+	case fsx.IsNoDescriptor(err):
+		return noDescriptor(err)
+	case err != nil:
 		return l.fail(l.storageError("sync indexes", err))
 	}
 	return seg.release() // one log after the other: descriptors may be fewer than logs

@@ -15,6 +15,7 @@ import (
 	"tidewire/storage/files"
 	"tidewire/storage/index"
 	"tidewire/storage/record"
+	"tidewire/storage/trash"
 )
 
 // Names in the data folder.
@@ -29,7 +30,7 @@ type Store struct {
 	o     StoreOptions
 	log   *slog.Logger
 	sched *scheduler
-	trash *trash
+	trash *trash.Trash
 	bin   *bin
 
 	closedErr     *error
@@ -78,15 +79,15 @@ func OpenStore(o StoreOptions) (*Store, error) {
 	if err := s.prepare(); err != nil {
 		return nil, fmt.Errorf("open the data folder: %w", err)
 	}
-	s.trash = newTrash(s.fs, s.path(trashDir), o.TrashDelay, s.log)
-	if err := s.trash.load(o.Now()); err != nil {
+	s.trash = trash.New(s.fs, s.path(trashDir), o.TrashDelay, s.log)
+	if err := s.trash.Load(o.Now()); err != nil {
 		return nil, fmt.Errorf("open the data folder: %w", err)
 	}
 	s.bin = newBin(s.fs, s.log)
 	s.sched.start(o.Group)
 	s.run("log-checkpoint", s.checkpointLoop)
 	s.run("log-segment-deletion", func(ctx context.Context) { s.bin.loop(ctx, s.stop, o.Now) })
-	s.run("log-trash", func(ctx context.Context) { s.trash.loop(ctx, s.stop, o.Now) })
+	s.run("log-trash", func(ctx context.Context) { s.trash.Loop(ctx, s.stop, o.Now) })
 	return s, nil
 }
 
@@ -110,7 +111,8 @@ func (s *Store) prepare() error {
 			return err
 		}
 	}
-	if err := firstErr(s.fs.SyncDir(path.Dir(path.Clean(s.o.Dir))), s.fs.SyncDir(s.o.Dir)); err != nil {
+	// Also what a killed process has made and not synced: logs that it left rely on it.
+	if err := firstErr(s.fs.SyncDir(path.Dir(path.Clean(s.o.Dir))), s.fs.SyncDir(s.o.Dir), s.fs.SyncDir(s.path(topicsDir))); err != nil {
 		return err
 	}
 	var err error
@@ -249,7 +251,7 @@ func (s *Store) Remove(l *Log) error {
 
 // discard moves a folder of Dir/topics to the trash.
 func (s *Store) discard(name string, id model.TopicID, mark string) error {
-	to := s.trash.name(name, id, s.o.Now(), mark)
+	to := s.trash.Name(name, id, s.o.Now(), mark)
 	if err := s.fs.Rename(path.Join(s.path(topicsDir), name), path.Join(s.path(trashDir), to)); err != nil {
 		return err
 	}
@@ -257,7 +259,7 @@ func (s *Store) discard(name string, id model.TopicID, mark string) error {
 		return err
 	}
 	s.log.Info("log moved to trash", "log", name, "topic_id", id, "as", to)
-	s.trash.add(to, s.o.Now(), s.trash.delayOf(to))
+	s.trash.Add(to, s.o.Now(), s.trash.DelayOf(to))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.folders, name)
@@ -282,7 +284,7 @@ func (s *Store) Sweep(expected func(folder string) bool) error {
 		}
 		s.log.Warn("a folder belongs to no topic of this node", "folder", e.Name)
 		id, _ := s.topicIDOf(e.Name) // the zero id where its partition.metadata is damaged
-		if err := s.discard(e.Name, id, straySuffix); err != nil {
+		if err := s.discard(e.Name, id, trash.StraySuffix); err != nil {
 			return err
 		}
 	}
@@ -448,12 +450,17 @@ func (s *Store) lowerCleanPointCpLocked(l *Log, to model.Offset) error {
 	return s.writeCleanerCpLocked()
 }
 
-// lowerLogStart follows a full truncation that begins the log anew below its old start,
-// once the old segments are gone: what was deleted must not come back.
-func (s *Store) lowerLogStart(l *Log, start model.Offset) error {
+// resetLogStart follows a full truncation once the old segments are gone: what was deleted
+// must not come back where the log begins lower now, and where it begins higher its first
+// segment must not count as lost. The recovery point is 0 until then.
+func (s *Store) resetLogStart(l *Log, start model.Offset) error {
 	s.cpMu.Lock()
 	defer s.cpMu.Unlock()
-	return s.lowerCpLocked(cpLogStart, l.key, start)
+	if old, ok := s.cp[cpLogStart].points[l.key]; ok && old == start && !s.cpBehind[cpLogStart] {
+		return nil
+	}
+	s.cp[cpLogStart].points[l.key] = start
+	return s.writeCheckpoint(cpLogStart)
 }
 
 func (s *Store) lowerCpLocked(kind int, key logKey, to model.Offset) error {

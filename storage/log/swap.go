@@ -2,6 +2,7 @@ package log
 
 import (
 	"errors"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -233,12 +234,13 @@ func (r *recovery) finishSwap(base model.Offset) error {
 		return err
 	}
 	r.l.store.log.Info("completing a swap of compaction", "log", r.l.name, "segment", baseName(base), "end", end)
-	for _, s := range r.segs {
-		if s.base <= base || s.base >= end {
-			continue
-		}
+	// By the names there are: of some segments a power cut may have taken the log alone.
+	for _, file := range slices.Sorted(maps.Keys(r.sizes)) {
 		for _, suffix := range segmentSuffixes {
-			if err := fs.Remove(s.path + suffix); !isMissing(err) {
+			if b, ok := parseBase(file, suffix); !ok || b <= base || b >= end {
+				continue
+			}
+			if err := fs.Remove(path.Join(r.l.dir, file)); !isMissing(err) {
 				return err
 			}
 		}
