@@ -12,7 +12,9 @@ import (
 	"tidewire/cluster/metadata"
 	"tidewire/internal/lifecycle"
 	"tidewire/internal/model"
+	"tidewire/storage/ingest"
 	"tidewire/storage/log"
+	"tidewire/storage/record"
 )
 
 // Metadata is what the broker needs of the cluster.
@@ -61,6 +63,9 @@ type Config struct {
 	// Appended is told the bytes that produce calls hand to the logs, before they are
 	// written; nil: nobody wants to know.
 	Appended func(bytes int)
+	// Inflation is the node's memory for the inflation of large batches, which the store
+	// shares; nil: the broker's own.
+	Inflation *record.Budget
 	// RetentionInterval is how often retention looks at the logs; 0 is 30 s.
 	RetentionInterval time.Duration
 	// CompactionInterval is how often compaction looks for a log to compact; 0 is 15 s.
@@ -83,6 +88,9 @@ type Broker struct {
 	diskFull   atomic.Bool
 	retention  retention
 	compaction compaction
+	inflation  *record.Budget // of the node, for batches that inflate to much
+	ingest     *ingest.Pool
+	checked    ingest.Results
 	draining   chan struct{} // closed by Drain
 	drained    sync.Once
 	cancel     func()
@@ -111,9 +119,12 @@ func New(c Config) *Broker {
 	if c.Appended == nil {
 		c.Appended = func(int) {}
 	}
+	if c.Inflation == nil {
+		c.Inflation = NewInflation()
+	}
 	return &Broker{
-		appended: c.Appended,
-		nodeID:   c.NodeID, meta: c.Metadata, authorizer: c.Authorizer, store: c.Store, logger: c.Logger,
+		appended: c.Appended, inflation: c.Inflation, ingest: ingest.NewPool(parallelInflation(), c.Inflation),
+		nodeID: c.NodeID, meta: c.Metadata, authorizer: c.Authorizer, store: c.Store, logger: c.Logger,
 		group: c.Group, now: c.Now, draining: make(chan struct{}), watchers: map[*partition.Watcher]struct{}{},
 		retention:  retention{interval: c.RetentionInterval, kick: make(chan struct{}, 1), clock: newClockWatch(c.Now, c.Monotonic)},
 		compaction: compaction{interval: c.CompactionInterval, retries: map[*log.Log]*compactionRetry{}},

@@ -185,10 +185,6 @@ func (f *fetching) wait(ctx context.Context, c Caller) error {
 // bring more.
 const chunkBytes = 256 << 10
 
-// maxInflated bounds what one stored batch may inflate to. Batches were checked against
-// the same bound when they were accepted.
-const maxInflated = 128 << 20
-
 // reader is the memory of one read; reads of small records allocate nothing.
 type reader struct {
 	buf     []byte
@@ -197,7 +193,7 @@ type reader struct {
 }
 
 var readers = sync.Pool{New: func() any {
-	return &reader{buf: make([]byte, 0, chunkBytes+64<<10), inflate: record.NewDecompressor(maxInflated)}
+	return &reader{buf: make([]byte, 0, chunkBytes+64<<10), inflate: record.NewDecompressor(record.MaxInflated)}
 }}
 
 // maxPooledBuffer bounds what the pool keeps.
@@ -213,7 +209,9 @@ func (f *fetching) more() error {
 	}
 	before, bytesBefore := f.info.Records, f.info.Bytes
 	r := readers.Get().(*reader)
+	r.inflate.Within(f.b.inflation)
 	defer func() {
+		r.inflate.Release()
 		if cap(r.buf) <= maxPooledBuffer {
 			readers.Put(r)
 		}

@@ -84,8 +84,8 @@ func (b *Broker) Produce(ctx context.Context, c Caller, req *ProduceRequest, use
 	if err != nil {
 		return err
 	}
-	if b.diskFull.Load() {
-		return model.Errorf(model.StorageFull, "the disk has less free room than --disk-reserve; deleting topics or records makes room")
+	if err := b.roomForRecords(); err != nil {
+		return err
 	}
 	call := b.calls.Get().(*produceCall)
 	if err := b.prepare(call, t, req); err != nil {
@@ -94,10 +94,19 @@ func (b *Broker) Produce(ctx context.Context, c Caller, req *ProduceRequest, use
 	}
 	b.appended(t.rates.in(req.Records))
 	call.submit(t, req)
-	reusable := call.await(ctx, req)
+	why := call.await(ctx, req.Acks, req.Timeout)
+	call.fill(req, why)
 	use(&call.result)
-	if reusable {
+	if why == nil {
 		b.release(call)
+	}
+	return nil
+}
+
+// roomForRecords is storage-full while the disk has no room that records may take.
+func (b *Broker) roomForRecords() error {
+	if b.diskFull.Load() {
+		return model.Errorf(model.StorageFull, "the disk has less free room than --disk-reserve; deleting topics or records makes room")
 	}
 	return nil
 }
@@ -245,47 +254,34 @@ func (call *produceCall) submit(t *topic, req *ProduceRequest) {
 	}
 }
 
-// await waits for the slices and fills the results; it reports whether the call's
-// memory may be used again, which it may not while a partition still holds slices.
-func (call *produceCall) await(ctx context.Context, req *ProduceRequest) bool {
-	if req.Acks != partition.AcksAll {
+// await waits for the slices and returns nil, or why it waits no longer: then partitions still
+// hold slices, and the call's memory must not be used again.
+func (call *produceCall) await(ctx context.Context, acks partition.Acks, timeout time.Duration) error {
+	if acks != partition.AcksAll {
 		<-call.done.Done()
-		call.fill(req, nil)
-		return true
+		return nil
 	}
 	select { // most are done at once under write caching, or soon: spare the timer
 	case <-call.done.Done():
-		call.fill(req, nil)
-		return true
+		return nil
 	default:
 	}
-	timer := time.NewTimer(req.Timeout)
+	timer := time.NewTimer(timeout)
 	defer timer.Stop()
-	var why error
 	select {
 	case <-call.done.Done():
-		call.fill(req, nil)
-		return true
+		return nil
 	case <-timer.C:
-		why = model.Errorf(model.Timeout, "the records were not committed within %s; they may still be", req.Timeout)
+		return model.Errorf(model.Timeout, "the records were not committed within %s; they may still be", timeout)
 	case <-ctx.Done():
-		why = model.Errorf(model.Timeout, "the client went away before the records were committed").WithCause(context.Cause(ctx))
+		return model.Errorf(model.Timeout, "the client went away before the records were committed").WithCause(context.Cause(ctx))
 	}
-	call.fill(req, why)
-	return false
 }
 
 // fill writes each record's result. With why set, slices that have not ended get it.
 func (call *produceCall) fill(req *ProduceRequest, why error) {
 	for k := range call.slices {
-		s := &call.slices[k]
-		state := partition.State{Done: true, Base: s.Base, AppendTime: s.AppendTime, Err: s.Err}
-		if why != nil && call.parts[k] != nil {
-			state = call.parts[k].Abandon(s)
-		}
-		if !state.Done {
-			state.Err = why
-		}
+		s, state := &call.slices[k], call.state(k, why)
 		for j, i := range s.Select {
 			res := RecordResult{Partition: model.PartitionID(call.target[i]), Err: state.Err}
 			if state.Err != nil {
@@ -300,6 +296,19 @@ func (call *produceCall) fill(req *ProduceRequest, why error) {
 			call.result.Results[i] = res
 		}
 	}
+}
+
+// state is what became of a slice; with why set, one that has not ended gets it.
+func (call *produceCall) state(k int, why error) partition.State {
+	s := &call.slices[k]
+	state := partition.State{Done: true, Base: s.Base, AppendTime: s.AppendTime, Err: s.Err}
+	if why != nil && call.parts[k] != nil {
+		state = call.parts[k].Abandon(s)
+	}
+	if !state.Done {
+		state.Err = why
+	}
+	return state
 }
 
 func (b *Broker) release(call *produceCall) {

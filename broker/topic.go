@@ -19,6 +19,8 @@ type topicConfig struct {
 	MaxMessageBytes      int
 	MinInsyncReplicas    int
 	LogAppendTime        bool
+	Recompress           bool         // compression.type names a codec, which is
+	Codec                record.Codec // this one
 	Compact              bool
 	Delete               bool            // cleanup.policy holds delete
 	RetentionBytes       int64           // −1: unlimited
@@ -93,7 +95,9 @@ func (t *topic) appendLogs(out []*log.Log) []*log.Log {
 }
 
 func configOf(c *metadata.TopicConfig) *topicConfig {
+	codec, named := record.ParseCodec(c.CompressionType)
 	return &topicConfig{
+		Recompress: named, Codec: codec,
 		MaxMessageBytes: int(c.MaxMessageBytes), MinInsyncReplicas: int(c.MinInsyncReplicas),
 		LogAppendTime: c.TimestampType == metadata.LogAppendTime, Compact: c.CleanupPolicy.Compact, RetentionMs: c.RetentionMs,
 		Delete: c.CleanupPolicy.Delete, RetentionBytes: c.RetentionBytes,

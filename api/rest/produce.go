@@ -80,7 +80,7 @@ var requests recordjson.Pool
 //
 //	@ID				produce
 //	@Summary		Store records
-//	@Description	Takes a JSON list of records, or any other body as the value of one record. 207 when partitions ended differently.
+//	@Description	Takes a JSON list of records, record batches (RecordBatch v2 bytes, stored as they come), or any other body as the value of one record. 207 when partitions ended differently.
 //	@Tags			Records
 //	@Accept			json
 //	@Param			topic				path		string			true	"topic"
@@ -88,7 +88,7 @@ var requests recordjson.Pool
 //	@Param			timeout_ms			query		int				false	"how long acks=all may take"	minimum(1)	maximum(600000)	default(30000)
 //	@Param			key					query		string			false	"raw body: the record's key"
 //	@Param			key_encoding		query		string			false	"raw body: how key is given"	Enums(text, base64)
-//	@Param			partition			query		int				false	"raw body: the partition"	minimum(0)
+//	@Param			partition			query		int				false	"raw body and record batches, which need it: the partition"	minimum(0)
 //	@Param			timestamp			query		int				false	"raw body: the record's timestamp in milliseconds"	minimum(0)
 //	@Param			null				query		string			false	"raw body: value stores a tombstone"	Enums(value)
 //	@Param			Tidewire-Key		header		string			false	"raw body: the record's key as text"
@@ -99,8 +99,8 @@ var requests recordjson.Pool
 //	@Success		202					{object}	Accepted	"acks=none"
 //	@Success		207					{object}	ProduceAnswer	"partitions ended differently"
 //	@Router			/v1/topics/{topic}/records [post]
-//	@x-content		{"request":{"application/octet-stream":"binary","text/plain":"text"}}
-//	@x-errors		["unknown-topic","unknown-partition","record-too-large","invalid-timestamp","leader-unavailable","not-enough-replicas","not-enough-replicas-after-append","storage-full","storage-error","timeout"]
+//	@x-content		{"request":{"application/octet-stream":"binary","text/plain":"text","application/vnd.kafka.record-batches":"binary"}}
+//	@x-errors		["unknown-topic","unknown-partition","record-too-large","invalid-timestamp","corrupt-batch","invalid-record","unsupported-compression","fenced","out-of-order-sequence","unknown-producer","invalid-transaction-state","leader-unavailable","not-enough-replicas","not-enough-replicas-after-append","storage-full","storage-error","timeout"]
 func (a *API) produceRecords(c *Call) error { return a.produce(c, nil) }
 
 // producePartition stores records in one partition.
@@ -126,8 +126,8 @@ func (a *API) produceRecords(c *Call) error { return a.produce(c, nil) }
 //	@Success		202					{object}	Accepted	"acks=none"
 //	@Success		207					{object}	ProduceAnswer	"records ended differently"
 //	@Router			/v1/topics/{topic}/partitions/{partition}/records [post]
-//	@x-content		{"request":{"application/octet-stream":"binary","text/plain":"text"}}
-//	@x-errors		["unknown-topic","unknown-partition","record-too-large","invalid-timestamp","leader-unavailable","not-enough-replicas","not-enough-replicas-after-append","storage-full","storage-error","timeout"]
+//	@x-content		{"request":{"application/octet-stream":"binary","text/plain":"text","application/vnd.kafka.record-batches":"binary"}}
+//	@x-errors		["unknown-topic","unknown-partition","record-too-large","invalid-timestamp","corrupt-batch","invalid-record","unsupported-compression","fenced","out-of-order-sequence","unknown-producer","invalid-transaction-state","leader-unavailable","not-enough-replicas","not-enough-replicas-after-append","storage-full","storage-error","timeout"]
 func (a *API) producePartition(c *Call) error {
 	p, err := c.pathPartition()
 	if err != nil {
@@ -147,9 +147,12 @@ func (c *Call) pathPartition() (model.PartitionID, error) {
 }
 
 func (a *API) produce(c *Call, path *model.PartitionID) error {
-	isJSON, err := produceMedia(c)
+	kind, err := produceMedia(c)
 	if err != nil {
 		return err
+	}
+	if kind == batchBody {
+		return a.produceBatches(c, path)
 	}
 	s := produceScratches.Get().(*produceScratch)
 	defer s.release()
@@ -157,11 +160,11 @@ func (a *API) produce(c *Call, path *model.PartitionID) error {
 	if s.req.Acks, s.req.Timeout, err = produceLevel(c); err != nil {
 		return err
 	}
-	if err := checkRawParameters(c, isJSON); err != nil {
+	if err := checkRawParameters(c, kind); err != nil {
 		return err
 	}
 	return c.readBody(func(body []byte) error {
-		if !isJSON {
+		if kind == rawBody {
 			if err := s.rawRecord(c, body, path); err != nil {
 				return err
 			}
@@ -179,34 +182,52 @@ func (a *API) produce(c *Call, path *model.PartitionID) error {
 	})
 }
 
-// produceMedia tells JSON from a raw body. Without a type, and for what browsers' forms
-// send, it asks the client to say what it means.
-func produceMedia(c *Call) (isJSON bool, err error) {
+// produceKind is how the records of a produce call are given.
+type produceKind uint8
+
+const (
+	jsonBody  produceKind = iota
+	rawBody               // one record's value
+	batchBody             // record batches that the client has made
+)
+
+// batchMedia is the type of RecordBatch v2 bytes.
+const batchMedia = "application/vnd.kafka.record-batches"
+
+// produceMedia tells JSON, record batches and a raw body apart. Without a type, and for what
+// browsers' forms send, it asks the client to say what it means.
+func produceMedia(c *Call) (produceKind, error) {
 	ct := c.Request.Header.Get("Content-Type")
 	if ct == "application/json" {
-		return true, nil
+		return jsonBody, nil
 	}
 	mt, _, err := mime.ParseMediaType(ct)
 	switch {
 	case ct == "" || err != nil || !strings.Contains(mt, "/"):
-		return false, model.Errorf(model.UnsupportedMediaType, "a Content-Type is needed: application/json for records, any other, such as application/octet-stream, for one record's value")
+		return 0, model.Errorf(model.UnsupportedMediaType, "a Content-Type is needed: application/json for records, any other, such as application/octet-stream, for one record's value")
 	case mt == "application/x-www-form-urlencoded" || strings.HasPrefix(mt, "multipart/"):
-		return false, model.Errorf(model.UnsupportedMediaType, "%s is not taken as a record; with curl, give -H 'Content-Type: application/json', or another type for one record's value", mt)
+		return 0, model.Errorf(model.UnsupportedMediaType, "%s is not taken as a record; with curl, give -H 'Content-Type: application/json', or another type for one record's value", mt)
 	case mt == "application/json":
-		return true, requireJSON(c.Request.Header)
+		return jsonBody, requireJSON(c.Request.Header)
+	case mt == batchMedia:
+		return batchBody, nil
 	}
-	return false, nil
+	return rawBody, nil
 }
 
 // rawParameters are those that only a raw body knows.
 var rawParameters = []string{"key", "key_encoding", "partition", "timestamp", "null"}
 
-func checkRawParameters(c *Call, isJSON bool) error {
-	if !isJSON || len(c.query) == 0 {
+func checkRawParameters(c *Call, kind produceKind) error {
+	if kind == rawBody || len(c.query) == 0 {
 		return nil
 	}
 	for _, name := range rawParameters {
-		if c.query.Has(name) {
+		switch {
+		case !c.query.Has(name) || kind == batchBody && name == "partition":
+		case kind == batchBody:
+			return model.Invalid("query:"+name, "%s belongs to a raw body; record batches say it of each record", name)
+		default:
 			return model.Invalid("query:"+name, "%s belongs to a raw body; in JSON it is a member of the record", name)
 		}
 	}

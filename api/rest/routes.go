@@ -66,7 +66,7 @@ func (a *API) topicRoutes() []*Route {
 // producing headers that belong to idempotence and transactions.
 var unbuiltProduce = Unbuilt{
 	Headers: []string{"Idempotency-Key", "Tidewire-Expected-Offset", "Tidewire-Producer-*", "Tidewire-Sequence", "Tidewire-Transaction"},
-	Content: []string{"application/x-ndjson", "application/vnd.kafka.record-batches"},
+	Content: []string{"application/x-ndjson"},
 	Query:   []string{"results"},
 }
 

@@ -70,6 +70,13 @@ func (p *Partition) takeLocked(s *Slice) {
 	if len(p.open) > 0 {
 		p.sealLocked()
 	}
+	if s.Batches != nil {
+		app, err := p.log.Append(s.Batches, p.lead.Epoch, p.now())
+		p.placeLocked(s, app, app.First, err)
+		s.Batches = nil // the caller's memory, which a slice that waits must not hold
+		p.syncIfAwaitedLocked()
+		return
+	}
 	p.appendLocked(s)
 }
 
@@ -146,7 +153,7 @@ func (p *Partition) appendLocked(s *Slice) {
 	for _, i := range s.Select {
 		r := &s.Records[i]
 		if p.builder.Count() > 0 && p.builder.SizeWith(r.Timestamp, r.Key, r.Value, r.Headers) > p.settings.MaxMessageBytes {
-			b, err := p.builder.Finish(p.settings.Codec)
+			b, err := p.builder.Finish(p.codecLocked())
 			if err != nil {
 				s.finishLocked(err)
 				return
@@ -176,7 +183,7 @@ func (p *Partition) stepLocked() {
 // writeLocked finishes the builder's batch and appends it, behind earlier batches of
 // the same slice if there are any.
 func (p *Partition) writeLocked(before []byte) (log.Appended, error) {
-	b, err := p.builder.Finish(p.settings.Codec)
+	b, err := p.builder.Finish(p.codecLocked())
 	if err != nil {
 		return log.Appended{}, err
 	}
@@ -187,12 +194,21 @@ func (p *Partition) writeLocked(before []byte) (log.Appended, error) {
 	return p.log.Append(b, p.lead.Epoch, p.now())
 }
 
+// codecLocked is the codec of the builder's batch: one that could not be inflated again, as it
+// is too large for readers, stays as it is.
+func (p *Partition) codecLocked() record.Codec {
+	if p.builder.Size() > record.MaxInflated {
+		return record.None
+	}
+	return p.settings.Codec
+}
+
 func (p *Partition) placeLocked(s *Slice, app log.Appended, base model.Offset, err error) {
 	if err != nil {
 		s.finishLocked(appendError(err))
 		return
 	}
-	s.Base, s.end = base, base+model.Offset(len(s.Select))
+	s.Base, s.end = base, base+model.Offset(s.records())
 	s.AppendTime = app.LogAppendTime
 	s.state = sliceAppended
 	if s.Keyless {

@@ -18,7 +18,7 @@ const (
 )
 
 // Slice is the part of one produce request that goes to one partition: the records
-// Records[Select[0]], Records[Select[1]], … in this order. The caller fills the first
+// Records[Select[0]], Records[Select[1]], … in this order, or ready-made batches. The caller fills the first
 // group of fields, and reads the second only after the slice's Completion is done or
 // after Abandon.
 type Slice struct {
@@ -27,6 +27,11 @@ type Slice struct {
 	Acks    Acks
 	Keyless bool // no key and no partition were given: the slice may be anywhere
 	Plain   bool // may share a batch with other requests
+
+	// Batches are whole batches to append as they are, Count records in all, in the place of
+	// Records and Select. Submit may write into them and does not keep them.
+	Batches []byte
+	Count   int
 
 	Base       model.Offset // offset of the first record
 	AppendTime int64        // the log append time in milliseconds, or −1 under CreateTime
@@ -37,6 +42,14 @@ type Slice struct {
 	first   int          // index of the first record within the open batch
 	state   sliceState
 	waiting *Completion
+}
+
+// records is how many records the slice has.
+func (s *Slice) records() int {
+	if s.Batches != nil {
+		return s.Count
+	}
+	return len(s.Select)
 }
 
 type sliceState uint8

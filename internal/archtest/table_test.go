@@ -18,6 +18,7 @@ var table = []row{
 	{pkg: "internal/fsx", why: "the file system seam knows files, not what is in them"},
 
 	{pkg: "storage/record", may: []string{"internal/model"}, why: "the batch codec is bytes in, records out"},
+	{pkg: "storage/ingest", may: []string{"storage/record", "internal/model"}, why: "what a client's batch must be is decided over its bytes and a topic's rules; files and clocks are others'"},
 	{pkg: "storage/compact", may: []string{"storage/record", "internal/model"}, why: "what compaction keeps is decided over batches; files and clocks are the log's"},
 	{pkg: "storage/epochs", may: []string{"internal/model"}, why: "leader epochs are arithmetic on offsets; the file is the log's"},
 	{pkg: "storage/producer", may: []string{"storage/record", "internal/model"}, why: "the state of producers follows from batches; files and clocks are the log's"},
@@ -35,7 +36,7 @@ var table = []row{
 	{pkg: "auth", may: []string{"cluster/metadata", "internal/model", "internal/lifecycle"}, why: "authorisation decides over the image, the same for every door"},
 
 	{pkg: "broker/partition", may: []string{"storage/log", "storage/record", "internal/model", "internal/lifecycle"}, why: "an engine: it serves one partition and knows neither door nor quorum"},
-	{pkg: "broker", may: []string{"broker/...", "auth", "cluster/metadata", "storage/log", "storage/record", "internal/model", "internal/lifecycle", "internal/fsx"}, why: "the façade both doors call knows no door, and reaches the quorum by the interfaces it declares"},
+	{pkg: "broker", may: []string{"broker/...", "auth", "cluster/metadata", "storage/ingest", "storage/log", "storage/record", "internal/model", "internal/lifecycle", "internal/fsx"}, why: "the façade both doors call knows no door, and reaches the quorum by the interfaces it declares"},
 
 	{pkg: "api/problem", may: []string{"internal/model"}, why: "it turns the error table into answers"},
 	{pkg: "api/recordjson", may: []string{"storage/record", "internal/model"}, why: "a codec: JSON on one side, records on the other"},

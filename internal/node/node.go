@@ -33,6 +33,7 @@ import (
 	"tidewire/internal/fsx"
 	"tidewire/internal/lifecycle"
 	"tidewire/storage/log"
+	"tidewire/storage/record"
 	"tidewire/web"
 	"tidewire/web/ws"
 )
@@ -58,7 +59,9 @@ type Node struct {
 	disk     *datadir.DiskGuard
 	ballast  *datadir.Ballast
 	mono     func() time.Duration
-	url      string
+	// inflation is the memory for large batches, shared by all that inflate.
+	inflation *record.Budget
+	url       string
 
 	unchecked atomic.Int64 // bytes of records since the free space was last read
 	checking  sync.Mutex   // one reads it at a time
@@ -91,7 +94,7 @@ type Seams struct {
 
 // StartWith is Start for tests.
 func StartWith(ctx context.Context, cfg *config.Config, logger *slog.Logger, out io.Writer, seams Seams) (*Node, error) {
-	n := &Node{cfg: cfg, logger: logger, out: out, now: seams.Now, mono: seams.Monotonic, hasher: seams.Hasher, failed: make(chan error, 1)}
+	n := &Node{inflation: broker.NewInflation(), cfg: cfg, logger: logger, out: out, now: seams.Now, mono: seams.Monotonic, hasher: seams.Hasher, failed: make(chan error, 1)}
 	notices, stopErr := cfg.Unbuilt()
 	if stopErr != nil {
 		return nil, stopErr
@@ -193,7 +196,7 @@ func (n *Node) openStore(ctx context.Context) error {
 	n.onStop("the store's goroutines", stopGroup(n.storage))
 	store, err := log.OpenStore(log.StoreOptions{
 		FS: fsx.OS(), Dir: n.dir.Path(), Logger: n.logger, Group: n.storage, Now: n.now, SyncInterval: n.cfg.LogSyncInterval,
-		DedupeBufferBytes: max(int64(n.cfg.CompactionBuffer), 1<<20), MaxOpenFiles: openFiles,
+		DedupeBufferBytes: max(int64(n.cfg.CompactionBuffer), 1<<20), MaxOpenFiles: openFiles, Inflation: n.inflation,
 	})
 	if err != nil {
 		return err
@@ -257,7 +260,8 @@ func (n *Node) startAuth(ctx context.Context) error {
 func (n *Node) startBroker(ctx context.Context) error {
 	n.group = lifecycle.New(context.WithoutCancel(ctx))
 	n.broker = broker.New(broker.Config{
-		NodeID: n.cfg.NodeID, Metadata: n.cluster, Authorizer: n.auth.Authorizer, Store: n.store,
+		Inflation: n.inflation,
+		NodeID:    n.cfg.NodeID, Metadata: n.cluster, Authorizer: n.auth.Authorizer, Store: n.store,
 		Logger: n.logger, Group: n.group, Now: n.now, Monotonic: n.mono, Appended: n.noteAppended,
 	})
 	n.onStop("the broker", func(context.Context) error { n.broker.Stop(); return nil })

@@ -30,7 +30,7 @@ type Appended struct {
 // Append stores one or more whole batches at the log end, all or none of them. It
 // writes base offset, leader epoch and (LogAppendTime) timestamps into batches in
 // place. On return the bytes are in the page cache, perhaps across a new segment.
-// CRCs and records are the caller's business (record.Validate). now is in
+// CRCs and records are the caller's business (storage/ingest). now is in
 // milliseconds.
 //
 // Batches with a producer id are checked in the same breath (KIP-98, KIP-360): Fenced (an

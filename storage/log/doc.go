@@ -6,7 +6,7 @@
 // It knows bytes and offsets, and neither brokers nor topics beyond a folder's
 // name and id. broker/partition appends, reads and waits for the stable end;
 // internal/node opens and closes the Store. Client batches are validated by the
-// caller (record.Validate): Append checks frames only, assigns offsets and leader
+// caller (storage/ingest): Append checks frames only, assigns offsets and leader
 // epoch in place, and writes.
 //
 // # Ends of a log

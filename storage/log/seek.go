@@ -159,8 +159,11 @@ func (l *Log) seekBatch(sc *scanner, pos int64, h *record.BatchHeader, q seek) (
 		return 0, 0, false, err
 	}
 	d := l.store.decompressors.Get().(*decoder)
-	defer l.store.decompressors.Put(d)
-	if err := b.Records(&d.inflate, &d.it); err != nil {
+	defer func() {
+		d.inflate.Release()
+		l.store.decompressors.Put(d)
+	}()
+	if err := b.Records(d.inflate, &d.it); err != nil {
 		return 0, 0, false, err
 	}
 	for d.it.Next() {

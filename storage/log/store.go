@@ -61,7 +61,7 @@ const expireInterval = 10 * time.Minute
 
 // decoder is what it takes to look into a batch.
 type decoder struct {
-	inflate record.Decompressor
+	inflate *record.Decompressor
 	it      record.Iterator
 }
 
@@ -74,7 +74,7 @@ func OpenStore(o StoreOptions) (*Store, error) {
 	var closed error = errClosed
 	s.closedErr = &closed
 	s.scanners.New = func() any { return new(scanner) }
-	s.decompressors.New = func() any { return &decoder{inflate: *record.NewDecompressor(o.MaxInflate)} }
+	s.decompressors.New = func() any { return &decoder{inflate: record.NewDecompressor(o.MaxInflate).Within(o.Inflation)} }
 	s.sched = newScheduler(o.SyncInterval)
 	if err := s.prepare(); err != nil {
 		return nil, fmt.Errorf("open the data folder: %w", err)

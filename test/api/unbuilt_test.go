@@ -69,7 +69,6 @@ func TestUnbuiltPartsOfProduceAnswer501AndStoreNothing(t *testing.T) {
 			{"Zstd", "", "header:Content-Encoding", "Content-Encoding", "Zstd"},
 			{"NDJSON", "", "header:Content-Type", "Content-Type", "application/x-ndjson"},
 			{"NDJSON with a charset", "", "header:Content-Type", "Content-Type", "application/x-ndjson; charset=utf-8"},
-			{"batches", "", "header:Content-Type", "Content-Type", "application/vnd.kafka.record-batches"},
 		} {
 			t.Run(c.name, func(t *testing.T) {
 				t.Parallel()
