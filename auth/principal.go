@@ -28,7 +28,10 @@ type Principal struct {
 	TokenID   string    // jti of the access token; "" after a password login without one
 	SessionID string    // the refresh session the token belongs to; "" without one
 	IssuedAt  time.Time // zero without a token
-	ExpiresAt time.Time // when the token ends; zero without one
+	ExpiresAt time.Time // when the credential ends; zero without one, or where it never does
+	// VerifyBy is when a call that lasts must have the credential verified again though
+	// nothing was changed; zero: never.
+	VerifyBy time.Time
 }
 
 // ACLName is the principal as ACL rules name it, "User:name".

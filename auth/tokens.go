@@ -190,7 +190,7 @@ func (v *verified) current(img *metadata.Image, now time.Time) *Principal {
 	} else {
 		next.principal = &Principal{
 			Name: v.user, Admin: user.Admin, TokenID: v.tokenID, SessionID: v.sessionID,
-			IssuedAt: v.issuedAt, ExpiresAt: v.expiresAt,
+			IssuedAt: v.issuedAt, ExpiresAt: v.expiresAt, VerifyBy: v.expiresAt,
 		}
 	}
 	v.seen.Store(next)

@@ -28,14 +28,16 @@ type Call struct {
 	Principal *auth.Principal // nil on public routes
 	query     url.Values
 	api       *API
+
+	credential auth.Credential // what the principal was authenticated by
 }
 
 // Handler answers a call, or returns the error that becomes its problem.
 type Handler func(c *Call) error
 
-// Caller is on whose behalf the call is made.
+// Caller is on whose behalf the call is made. It stays good after the request.
 func (c *Call) Caller() broker.Caller {
-	return broker.Caller{Principal: c.Principal, Host: c.host(), Verify: c.reverify}
+	return broker.Caller{Principal: c.Principal, Host: c.host(), Credential: c.credential}
 }
 
 // host is the client's address. gin's way to it is longer, and of use only where proxies

@@ -199,7 +199,7 @@ func (a *API) authenticate(c *Call) error {
 	if err != nil {
 		return err
 	}
-	c.Principal = p
+	c.Principal, c.credential = p, a.tokens.Credential(token)
 	return nil
 }
 
@@ -218,22 +218,6 @@ func bearer(c *Call) (string, error) {
 		return "", model.Errorf(model.Unauthenticated, "the Authorization header must be: Bearer <token>")
 	}
 	return strings.TrimSpace(v[len(scheme):]), nil
-}
-
-// Token is the bearer token of an authenticated call.
-func (c *Call) Token() string {
-	t, _ := bearer(c)
-	return t
-}
-
-// reverify checks a call's token again, for calls that last.
-func (c *Call) reverify(ctx context.Context) error {
-	token, err := bearer(c)
-	if err != nil {
-		return err
-	}
-	_, err = c.api.tokens.Verify(ctx, token)
-	return err
 }
 
 func checkLength(c *Call) error {
