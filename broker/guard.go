@@ -50,6 +50,7 @@ type Guard struct {
 	caller  Caller
 	watcher *partition.Watcher
 	needs   []guarded
+	every   bool // woken by every change of the metadata
 
 	// until is when the credential must be verified again, in nanoseconds of the wall clock
 	// since 1970; 0: never. The broker's clock loop reads it.
@@ -168,6 +169,30 @@ func (g *Guard) Close() {
 	delete(g.b.guards, g)
 }
 
+// Watch wakes w by every change of the metadata, until the returned function is called.
+// What ends by the clock alone wakes nobody: a Guard is what a call needs for its caller.
+func (b *Broker) Watch(w *partition.Watcher) (cancel func()) {
+	g := &Guard{b: b, watcher: w, every: true}
+	b.watchMu.Lock()
+	defer b.watchMu.Unlock()
+	b.guards[g] = ""
+	return g.Close
+}
+
+// StillAllowed tells, once and from any goroutine, whether a caller that was let in may go
+// on: its credential must still be good, and its right still be there. Errors as
+// Guard.Check's, but of the topic's existence.
+func (b *Broker) StillAllowed(ctx context.Context, c Caller, op metadata.Operation, topic string) error {
+	if c.Credential != nil {
+		p, err := c.Credential.Verify(ctx)
+		if err != nil {
+			return err
+		}
+		c.Principal = p
+	}
+	return b.may(ctx, c, OnTopic(op, topic))
+}
+
 // may tells whether a caller has a right; a refusal is confirmed by the quorum.
 func (b *Broker) may(ctx context.Context, c Caller, n Need) error {
 	q := auth.Access{Operation: n.Operation, Resource: n.Resource, Name: n.Name, Host: c.Host}
@@ -224,13 +249,10 @@ func concernOf(old *metadata.Image, d *metadata.Delta) concern {
 // wakeGuards wakes those that a change concerns.
 func (b *Broker) wakeGuards(old *metadata.Image, d *metadata.Delta) {
 	c := concernOf(old, d)
-	if !c.everyone && len(c.users) == 0 {
-		return
-	}
 	b.watchMu.Lock()
 	defer b.watchMu.Unlock()
 	for g, user := range b.guards {
-		if _, concerned := c.users[user]; concerned || c.everyone {
+		if _, concerned := c.users[user]; concerned || c.everyone || g.every {
 			g.watcher.Wake()
 		}
 	}

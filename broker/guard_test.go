@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tidewire/auth"
+	"tidewire/broker/partition"
 	"tidewire/cluster/metadata"
 	"tidewire/internal/lifecycle"
 	"tidewire/internal/model"
@@ -117,7 +118,7 @@ func (w *watched) allow(user string) {
 
 func (w *watched) caller(user string) Caller {
 	w.t.Helper()
-	g, err := w.auth.Service.Login(w.t.Context(), user, watchedPassword)
+	g, err := w.auth.Service.Login(w.t.Context(), auth.LoginRequest{Username: user, Password: watchedPassword})
 	require.NoError(w.t, err)
 	c := w.auth.Tokens.Credential(g.AccessToken)
 	p, err := c.Verify(w.t.Context())
@@ -207,6 +208,34 @@ func TestAGuardSleepsWhileOthersComeAndGo(t *testing.T) {
 		require.True(t, woken(g))
 		require.NoError(t, g.Check(t.Context()))
 		require.True(t, g.Caller().Principal.Admin, "Check sees the principal anew")
+	})
+}
+
+func TestAWatcherIsWokenByEveryChange(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWatched(t)
+		watcher := partition.NewWatcher()
+		cancel := w.Watch(watcher)
+		w.caller("bob")
+		<-watcher.C()
+		cancel()
+		w.caller("bob")
+		synctest.Wait()
+		require.Empty(t, watcher.C())
+		require.Empty(t, w.guards)
+	})
+}
+
+func TestACallThatLastsMayAskFromAnyGoroutine(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWatched(t)
+		c := w.caller("alice")
+		require.NoError(t, w.StillAllowed(t.Context(), c, metadata.OpRead, "t"))
+		require.Equal(t, model.Forbidden, model.AsError(w.StillAllowed(t.Context(), c, metadata.OpWrite, "t")).Code)
+		require.NoError(t, w.auth.Service.Logout(t.Context(), c.Principal))
+		require.Equal(t, model.Unauthenticated, model.AsError(w.StillAllowed(t.Context(), c, metadata.OpRead, "t")).Code)
 	})
 }
 

@@ -44,7 +44,7 @@ func (c *Call) Caller() broker.Caller {
 // are trusted to tell it.
 func (c *Call) host() string {
 	addr := c.Request.RemoteAddr
-	if i := strings.LastIndexByte(addr, ':'); !c.api.proxied && i > 0 && addr[0] != '[' {
+	if i := strings.LastIndexByte(addr, ':'); len(c.api.proxies) == 0 && i > 0 && addr[0] != '[' {
 		return addr[:i]
 	}
 	return c.ClientIP()

@@ -125,6 +125,7 @@ func New(c Config) *Handler {
 //	@Param			max_records	query	int		false	"most records in one frame"	minimum(1)	maximum(10000)	default(500)
 //	@Param			encoding	query	string	false	"how values are given"	Enums(auto, json, text, base64)	default(auto)
 //	@Param			isolation	query	string	false	"which records are seen"	Enums(read_committed, read_uncommitted)	default(read_committed)
+//	@Param			ticket		query	string	false	"one-time ticket in place of a header; see createTicket"
 //	@Success		101			{object}	ConsumeFrames	"frames follow"
 //	@Router			/v1/ws/consume [get]
 //	@x-errors		["unknown-topic","unknown-partition","offset-out-of-range","rate-limited","not-implemented","leader-unavailable"]

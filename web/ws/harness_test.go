@@ -246,7 +246,7 @@ func (n *node) addUser(name string, admin bool) {
 
 func (n *node) token(user string) string {
 	n.t.Helper()
-	g, err := n.auth.Service.Login(context.Background(), user, password)
+	g, err := n.auth.Service.Login(context.Background(), auth.LoginRequest{Username: user, Password: password})
 	require.NoError(n.t, err)
 	return g.AccessToken
 }

@@ -21,7 +21,11 @@ func login(t *testing.T, node string) *ClientWithResponses {
 	if answer.JSON200 == nil {
 		t.Fatalf("login: %s %s", answer.Status(), answer.Body)
 	}
-	token := answer.JSON200.AccessToken
+	granted, err := answer.JSON200.AsTokenAnswer()
+	if err != nil {
+		t.Fatal(err)
+	}
+	token := granted.AccessToken
 	client, err := NewClientWithResponses(node, WithRequestEditorFn(func(_ context.Context, r *http.Request) error {
 		r.Header.Set("Authorization", "Bearer "+token)
 		return nil
