@@ -391,6 +391,20 @@ func TestATicketOpensOneSocketAndNothingElse(t *testing.T) {
 	require.NotContains(t, a.Log.String(), ticket)
 }
 
+func TestATicketOpensAStreamOfEventsOnce(t *testing.T) {
+	t.Parallel()
+	a := sharedAPI(t)
+	a.topic("ticket.events", 1, nil)
+	ticket := decoded(t, a.post("/v1/auth/tickets", nil), 200)["ticket"].(string)
+	open := func(accept string) int {
+		return a.raw("GET", "/v1/topics/ticket.events/records?from=earliest&ticket="+ticket, headers{"Accept": accept}).StatusCode
+	}
+	require.Equal(t, 401, open("application/json"), "nothing but events")
+	require.Equal(t, 401, open("application/json, text/event-stream;q=0.5"))
+	require.NotEqual(t, 401, open("text/event-stream"))
+	require.Equal(t, 401, open("text/event-stream"), "once")
+}
+
 // endings are what takes a caller's right to read away, and the code its stream ends with.
 var endings = map[string]struct {
 	end   func(a *api, user string, out func())

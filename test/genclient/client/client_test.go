@@ -14,7 +14,7 @@ func login(t *testing.T, node string) *ClientWithResponses {
 	if err != nil {
 		t.Fatal(err)
 	}
-	answer, err := anonymous.LoginWithResponse(t.Context(), LoginRequest{Username: "admin", Password: "tidewire"})
+	answer, err := anonymous.LoginWithResponse(t.Context(), nil, LoginRequest{Username: "admin", Password: "tidewire"})
 	if err != nil {
 		t.Fatal(err)
 	}
