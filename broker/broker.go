@@ -43,9 +43,9 @@ type Store interface {
 type Caller struct {
 	Principal *auth.Principal
 	Host      string // the client's IP address
-	// Verify checks the caller's credentials again, for calls that last; nil where
-	// they cannot end.
-	Verify func(ctx context.Context) error
+	// Credential is looked at again by calls that last (see Guard); nil where it cannot
+	// end.
+	Credential auth.Credential
 }
 
 // Config is what a Broker is made of.
@@ -95,8 +95,8 @@ type Broker struct {
 	drained    sync.Once
 	cancel     func()
 
-	watchMu  sync.Mutex
-	watchers map[*partition.Watcher]struct{} // guarded by watchMu: woken by every metadata change
+	watchMu sync.Mutex
+	guards  map[*Guard]string // guarded by watchMu: with the name of the caller's user
 
 	mu      sync.Mutex
 	pending map[string]struct{} // guarded by mu: topics to look at
@@ -125,7 +125,7 @@ func New(c Config) *Broker {
 	return &Broker{
 		appended: c.Appended, inflation: c.Inflation, ingest: ingest.NewPool(parallelInflation(), c.Inflation),
 		nodeID: c.NodeID, meta: c.Metadata, authorizer: c.Authorizer, store: c.Store, logger: c.Logger,
-		group: c.Group, now: c.Now, draining: make(chan struct{}), watchers: map[*partition.Watcher]struct{}{},
+		group: c.Group, now: c.Now, draining: make(chan struct{}), guards: map[*Guard]string{},
 		retention:  retention{interval: c.RetentionInterval, kick: make(chan struct{}, 1), clock: newClockWatch(c.Now, c.Monotonic)},
 		compaction: compaction{interval: c.CompactionInterval, retries: map[*log.Log]*compactionRetry{}},
 		calls:      newProducePool(), pending: map[string]struct{}{},
@@ -146,6 +146,7 @@ func (b *Broker) Start() {
 	}
 	b.group.Go("broker/reconcile", b.reconcileLoop)
 	b.group.Go("broker/rates", b.ratesLoop)
+	b.group.Go("broker/guards", b.guardLoop)
 	b.group.Go("broker/retention", b.retentionLoop)
 	b.group.Go("broker/compaction", b.compactionLoop)
 }
@@ -177,19 +178,6 @@ func (b *Broker) SetDiskFull(full bool) { b.diskFull.Store(full) }
 func (b *Broker) Image() *metadata.Image { return b.meta.Image() }
 
 func (b *Broker) nowMs() int64 { return b.now().UnixMilli() }
-
-// Watch adds w to those woken by every change of the metadata, until the returned
-// function is called.
-func (b *Broker) Watch(w *partition.Watcher) (cancel func()) {
-	b.watchMu.Lock()
-	defer b.watchMu.Unlock()
-	b.watchers[w] = struct{}{}
-	return func() {
-		b.watchMu.Lock()
-		defer b.watchMu.Unlock()
-		delete(b.watchers, w)
-	}
-}
 
 // topic finds a topic that the image has, waiting for this node to open it. That a
 // topic is unknown is confirmed by a read barrier.

@@ -145,19 +145,16 @@ func (f *fetching) enough() bool {
 	return f.full || f.info.Records > 0 && f.info.Bytes >= f.req.MinBytes
 }
 
-// recheck is how often a waiting read looks again at the caller's token and rights even
-// though nothing woke it: what ends by the clock alone wakes nobody.
-const recheck = 500 * time.Millisecond
-
 func (f *fetching) wait(ctx context.Context, c Caller) error {
-	w := partition.NewWatcher()
-	f.part.Watch(w)
-	defer f.part.Unwatch(w)
-	defer f.b.Watch(w)()
+	g := f.b.Guard(c, OnTopic(metadata.OpRead, f.topic.name))
+	defer g.Close()
+	f.part.Watch(g.watcher)
+	defer f.part.Unwatch(g.watcher)
 	deadline := time.NewTimer(f.req.Wait)
 	defer deadline.Stop()
-	tick := time.NewTicker(recheck)
-	defer tick.Stop()
+	if err := g.Check(ctx); err != nil { // what has ended before the guard was there
+		return err
+	}
 	for {
 		if err := f.part.Err(); err != nil {
 			return err
@@ -166,8 +163,7 @@ func (f *fetching) wait(ctx context.Context, c Caller) error {
 			return err
 		}
 		select {
-		case <-w.C():
-		case <-tick.C:
+		case <-g.Changed():
 		case <-deadline.C:
 			return nil
 		case <-f.b.draining:
@@ -175,7 +171,7 @@ func (f *fetching) wait(ctx context.Context, c Caller) error {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
-		if err := f.b.StillAllowed(ctx, c, metadata.OpRead, f.topic.name); err != nil {
+		if err := g.Check(ctx); err != nil {
 			return err
 		}
 	}
@@ -293,18 +289,4 @@ func (f *fetching) records(r *reader, batch *record.Batch, limit model.Offset) e
 		return f.damaged(err)
 	}
 	return nil
-}
-
-// StillAllowed tells whether a caller that was let in may go on: its token must not
-// have expired or been revoked, and its rights must still be there.
-func (b *Broker) StillAllowed(ctx context.Context, c Caller, op metadata.Operation, topic string) error {
-	if c.Verify != nil {
-		if err := c.Verify(ctx); err != nil {
-			return err
-		}
-	}
-	if b.authorizer.Allowed(c.Principal, auth.Access{Operation: op, Resource: metadata.ResourceTopic, Name: topic, Host: c.Host}) {
-		return nil
-	}
-	return b.authorizer.Authorize(ctx, c.Principal, auth.Access{Operation: op, Resource: metadata.ResourceTopic, Name: topic, Host: c.Host})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"time"
 
 	"tidewire/auth"
@@ -48,8 +49,8 @@ type Config struct {
 	Metrics http.Handler
 	// MetricsPublic serves /metrics without authentication.
 	MetricsPublic bool
-	// Proxied says that there are proxies which are trusted to tell the client's address.
-	Proxied bool
+	// TrustedProxies are those that may tell the client's address, and how it asked.
+	TrustedProxies []netip.Prefix
 }
 
 // API is the REST door.
@@ -58,6 +59,7 @@ type API struct {
 	service        *auth.Service
 	tokens         *auth.Tokens
 	authz          Authorization
+	decider        *auth.Authorizer
 	cluster        Cluster
 	process        Process
 	logger         *slog.Logger
@@ -65,16 +67,16 @@ type API struct {
 	version        string
 	prefix         string
 	metricsPublic  bool
-	proxied        bool
+	proxies        []netip.Prefix
 	metricsHandler http.Handler
 }
 
 // New returns an API that serves nothing until Register.
 func New(c Config) *API {
 	return &API{
-		broker: c.Broker, service: c.Auth.Service, tokens: c.Auth.Tokens, authz: c.Auth.Authorizer,
+		broker: c.Broker, service: c.Auth.Service, tokens: c.Auth.Tokens, authz: c.Auth.Authorizer, decider: c.Auth.Authorizer,
 		cluster: c.Cluster, process: c.Process, logger: c.Logger, now: c.Now, version: c.Version,
-		prefix: c.Prefix, metricsPublic: c.MetricsPublic, metricsHandler: c.Metrics, proxied: c.Proxied,
+		prefix: c.Prefix, metricsPublic: c.MetricsPublic, metricsHandler: c.Metrics, proxies: c.TrustedProxies,
 	}
 }
 

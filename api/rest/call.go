@@ -28,21 +28,23 @@ type Call struct {
 	Principal *auth.Principal // nil on public routes
 	query     url.Values
 	api       *API
+
+	credential auth.Credential // what the principal was authenticated by
 }
 
 // Handler answers a call, or returns the error that becomes its problem.
 type Handler func(c *Call) error
 
-// Caller is on whose behalf the call is made.
+// Caller is on whose behalf the call is made. It stays good after the request.
 func (c *Call) Caller() broker.Caller {
-	return broker.Caller{Principal: c.Principal, Host: c.host(), Verify: c.reverify}
+	return broker.Caller{Principal: c.Principal, Host: c.host(), Credential: c.credential}
 }
 
 // host is the client's address. gin's way to it is longer, and of use only where proxies
 // are trusted to tell it.
 func (c *Call) host() string {
 	addr := c.Request.RemoteAddr
-	if i := strings.LastIndexByte(addr, ':'); !c.api.proxied && i > 0 && addr[0] != '[' {
+	if i := strings.LastIndexByte(addr, ':'); len(c.api.proxies) == 0 && i > 0 && addr[0] != '[' {
 		return addr[:i]
 	}
 	return c.ClientIP()

@@ -187,55 +187,6 @@ func failureLevel(request context.Context, status int) slog.Level {
 	return slog.LevelError
 }
 
-func (a *API) authenticate(c *Call) error {
-	if c.Route.Public {
-		return nil
-	}
-	token, err := bearer(c)
-	if err != nil {
-		return err
-	}
-	p, err := a.tokens.Verify(c.Request.Context(), token)
-	if err != nil {
-		return err
-	}
-	c.Principal = p
-	return nil
-}
-
-// bearer takes the token from the Authorization header (RFC 6750 §2.1).
-func bearer(c *Call) (string, error) {
-	h := c.Request.Header["Authorization"]
-	if len(h) == 0 {
-		if c.query.Has("ticket") {
-			return "", notBuilt("query:ticket", "the query parameter ticket")
-		}
-		return "", model.Errorf(model.Unauthenticated, "the request has no Authorization header; POST /v1/auth/login gives a token for it")
-	}
-	const scheme = "bearer "
-	v := h[0]
-	if len(h) > 1 || len(v) <= len(scheme) || !strings.EqualFold(v[:len(scheme)], scheme) {
-		return "", model.Errorf(model.Unauthenticated, "the Authorization header must be: Bearer <token>")
-	}
-	return strings.TrimSpace(v[len(scheme):]), nil
-}
-
-// Token is the bearer token of an authenticated call.
-func (c *Call) Token() string {
-	t, _ := bearer(c)
-	return t
-}
-
-// reverify checks a call's token again, for calls that last.
-func (c *Call) reverify(ctx context.Context) error {
-	token, err := bearer(c)
-	if err != nil {
-		return err
-	}
-	_, err = c.api.tokens.Verify(ctx, token)
-	return err
-}
-
 func checkLength(c *Call) error {
 	if n := c.Request.ContentLength; n > c.Route.maxBody() {
 		return tooLarge(c.Route.maxBody())
@@ -401,6 +352,7 @@ func checkQuery(c *Call) error {
 	var bad []model.FieldError
 	for name, values := range c.query {
 		switch {
+		case name == "ticket" && c.takesTicket():
 		case !slices.Contains(c.Route.Query, name):
 			bad = append(bad, model.FieldError{Pointer: "query:" + name, Detail: "unknown query parameter"})
 		case len(values) > 1:

@@ -106,7 +106,7 @@ func listenRows() []row {
 			checkPathPrefix, func(c *Config) *string { return &c.HTTP.PathPrefix }),
 		list(Setting{Name: "cors-origin", Unit: "scheme://host[:port] or *", Doc: "Origins whose pages may call the API; none by default"},
 			checkOrigin, func(c *Config, v []string) { c.HTTP.CORSOrigins = v }),
-		list(Setting{Name: "trusted-proxies", Unit: "IP or CIDR", Doc: "Proxies whose `X-Forwarded-For` is believed; none by default"},
+		list(Setting{Name: "trusted-proxies", Unit: "IP or CIDR", Doc: "Proxies whose `X-Forwarded-For`, `-Proto` and `-Host` are believed; none by default"},
 			checkProxy, func(c *Config, v []string) { c.HTTP.TrustedProxies = prefixes(v) }),
 		boolean(Setting{Name: "metrics-public", Doc: "Serve `/metrics` without login"},
 			func(c *Config) *bool { return &c.HTTP.MetricsPublic }),

@@ -281,14 +281,15 @@ func (n *Node) startServer(context.Context) error {
 	n.broker.RegisterMetrics(registry)
 	registerOpenFiles(registry, n.store)
 	metrics := web.NewMetrics(registry)
-	n.streams = ws.New(ws.Config{
-		Broker: n.broker, Tokens: n.auth.Tokens, Logger: n.logger, Now: n.now, Group: n.group,
-		AllowedOrigins: web.AllowedOrigins(n.cfg.HTTP.CORSOrigins),
-	})
 	api := rest.New(rest.Config{
 		Broker: n.broker, Auth: n.auth, Cluster: n.cluster, Process: n, Logger: n.logger, Now: n.now,
 		Version: buildinfo.Version, Prefix: n.cfg.HTTP.PathPrefix, Metrics: metrics.Handler(),
-		MetricsPublic: n.cfg.HTTP.MetricsPublic || n.cfg.Dev, Proxied: len(n.cfg.HTTP.TrustedProxies) > 0,
+		MetricsPublic: n.cfg.HTTP.MetricsPublic || n.cfg.Dev, TrustedProxies: n.cfg.HTTP.TrustedProxies,
+	})
+	friends := web.AllowedOrigins(n.cfg.HTTP.CORSOrigins)
+	n.streams = ws.New(ws.Config{
+		Broker: n.broker, Tokens: n.auth.Tokens, Logger: n.logger, Now: n.now, Group: n.group,
+		AllowedOrigins: func(r *http.Request) bool { return api.OwnOrigin(r) || friends(r) },
 	})
 	n.server, err = web.New(web.Config{
 		API: api, Streams: web.NewStreams(n.streams), Metrics: metrics, Logger: n.logger, Prefix: n.cfg.HTTP.PathPrefix,
@@ -341,7 +342,7 @@ func (n *Node) announce(ctx context.Context) error {
 // devLogin tells with what to log in: the known login only where it is good, since the
 // data folder may have users from before.
 func (n *Node) devLogin(ctx context.Context) string {
-	if _, err := n.auth.Service.Authenticate(ctx, auth.DevUsername, auth.DevPassword); err == nil {
+	if _, err := n.auth.Service.Authenticate(ctx, auth.LoginRequest{Username: auth.DevUsername, Password: auth.DevPassword}); err == nil {
 		return "user " + auth.DevUsername + ", password " + auth.DevPassword
 	}
 	return "the users of this data folder"

@@ -26,9 +26,9 @@ const Subprotocol = "tidewire.v1.json"
 // DefaultMaxSockets is how many sockets a Handler holds open unless told otherwise.
 const DefaultMaxSockets = 10_000
 
-// Tokens tells whom an access token belongs to; *auth.Tokens is one.
+// Tokens makes credentials of bearer tokens; *auth.Tokens is one.
 type Tokens interface {
-	Verify(ctx context.Context, token string) (*auth.Principal, error)
+	Credential(token string) auth.Credential
 }
 
 // Config is what a Handler is made of. Broker, Tokens and Group are required.
@@ -111,9 +111,8 @@ func New(c Config) *Handler {
 // over plain HTTP: unauthenticated, token-expired, forbidden, unknown-topic,
 // unknown-partition, offset-out-of-range, invalid-argument, rate-limited, not-implemented
 // or leader-unavailable. Otherwise the connection is taken over and Consume returns at
-// once; the socket lives on in goroutines of the Group. The caller was authenticated by
-// token, which is verified again for as long as the socket is open; where token is "",
-// caller.Verify does that, and must stay usable after the request.
+// once; the socket lives on in goroutines of the Group, and the caller's credential is
+// verified again for as long as it is open.
 //
 //	@ID				consume
 //	@Summary		Read topics over a WebSocket
@@ -126,10 +125,11 @@ func New(c Config) *Handler {
 //	@Param			max_records	query	int		false	"most records in one frame"	minimum(1)	maximum(10000)	default(500)
 //	@Param			encoding	query	string	false	"how values are given"	Enums(auto, json, text, base64)	default(auto)
 //	@Param			isolation	query	string	false	"which records are seen"	Enums(read_committed, read_uncommitted)	default(read_committed)
+//	@Param			ticket		query	string	false	"one-time ticket in place of a header; see createTicket"
 //	@Success		101			{object}	ConsumeFrames	"frames follow"
 //	@Router			/v1/ws/consume [get]
 //	@x-errors		["unknown-topic","unknown-partition","offset-out-of-range","rate-limited","not-implemented","leader-unavailable"]
-func (h *Handler) Consume(w http.ResponseWriter, r *http.Request, caller broker.Caller, token string) error {
+func (h *Handler) Consume(w http.ResponseWriter, r *http.Request, caller broker.Caller) error {
 	if err := checkHandshake(r); err != nil {
 		return err
 	}
@@ -140,7 +140,7 @@ func (h *Handler) Consume(w http.ResponseWriter, r *http.Request, caller broker.
 	if err := h.mayOpen(r); err != nil {
 		return err
 	}
-	s := h.newSession(caller, token, problem.Occurrence{
+	s := h.newSession(caller, problem.Occurrence{
 		Path: strings.Clone(r.URL.EscapedPath()), RequestID: w.Header().Get("X-Request-Id"),
 	})
 	if err := h.add(s); err != nil {

@@ -21,7 +21,7 @@ import (
 type session struct {
 	h       *Handler
 	stream  *broker.Stream
-	caller  broker.Caller
+	user    string // the caller's
 	at      problem.Occurrence
 	byQuery bool // the query subscribed; frames may not
 	reader  *reader
@@ -44,20 +44,10 @@ type ending struct {
 	reason string
 }
 
-func (h *Handler) newSession(caller broker.Caller, token string, at problem.Occurrence) *session {
-	if token != "" {
-		caller.Verify = h.verifier(token)
-	}
+func (h *Handler) newSession(caller broker.Caller, at problem.Occurrence) *session {
 	return &session{
-		h: h, stream: h.broker.NewStream(caller), caller: caller, at: at, expires: caller.Principal.ExpiresAt,
+		h: h, stream: h.broker.NewStream(caller), user: caller.Principal.Name, at: at, expires: caller.Principal.ExpiresAt,
 		frames: make(chan clientFrame), pings: make(chan string, 1), leaving: make(chan struct{}),
-	}
-}
-
-func (h *Handler) verifier(token string) func(context.Context) error {
-	return func(ctx context.Context) error {
-		_, err := h.tokens.Verify(ctx, token)
-		return err
 	}
 }
 
@@ -191,6 +181,7 @@ func (s *session) advance(ctx context.Context) (sent bool, _ *ending) {
 	if err := s.stream.Check(ctx); err != nil {
 		return false, s.failed(err)
 	}
+	s.noteExpiry(s.stream.Caller().Principal.ExpiresAt)
 	if end := s.warnExpiry(); end != nil || s.reader == nil {
 		return false, end
 	}
@@ -351,6 +342,13 @@ func (s *session) armToken(t *time.Timer) {
 	t.Reset(min(max(left, time.Millisecond), s.h.times.ping))
 }
 
+// noteExpiry takes over when the credential ends, which a session in use puts off.
+func (s *session) noteExpiry(at time.Time) {
+	if !at.Equal(s.expires) {
+		s.expires, s.warned = at, false
+	}
+}
+
 // warnExpiry tells the client, once for each token, that its token will end.
 func (s *session) warnExpiry() *ending {
 	if s.warned || s.expires.IsZero() || s.expires.Sub(s.h.now()) > s.h.times.warn {
@@ -422,15 +420,17 @@ func (s *session) announce(id json.RawMessage) *ending {
 
 // onAuth takes a new token of the same user; any other ends the socket.
 func (s *session) onAuth(ctx context.Context, id json.RawMessage, c authCmd) *ending {
-	p, err := s.h.tokens.Verify(ctx, c.token)
+	caller := s.stream.Caller()
+	caller.Credential = s.h.tokens.Credential(c.token)
+	p, err := caller.Credential.Verify(ctx)
 	switch {
 	case err != nil:
 		return s.failed(err)
-	case p.Name != s.caller.Principal.Name:
+	case p.Name != s.user:
 		return s.failed(model.Errorf(model.Unauthenticated, "the token belongs to another user"))
 	}
-	s.caller.Principal, s.caller.Verify = p, s.h.verifier(c.token)
-	s.stream.SetCaller(s.caller)
+	caller.Principal = p
+	s.stream.SetCaller(caller)
 	s.expires, s.warned = p.ExpiresAt, false
 	answer := AuthenticatedFrame{AnswerFrame: AnswerFrame{"authenticated", id}}
 	if !p.ExpiresAt.IsZero() {
