@@ -4,9 +4,9 @@ import (
 	"context"
 	"strconv"
 	"sync"
-	"tidewire/auth"
 	"time"
 
+	"tidewire/auth"
 	"tidewire/broker/partition"
 	"tidewire/cluster/metadata"
 	"tidewire/internal/model"
@@ -77,15 +77,9 @@ func newProducePool() *sync.Pool {
 // invalid-argument (no key in a compacted topic), invalid-timestamp, record-too-large,
 // storage-full, leader-unavailable, not-enough-replicas, timeout.
 func (b *Broker) Produce(ctx context.Context, c Caller, req *ProduceRequest, use func(*ProduceResult)) error {
-	if err := b.authorizer.Authorize(ctx, c.Principal, auth.Access{Operation: metadata.OpWrite, Resource: metadata.ResourceTopic, Name: req.Topic, Host: c.Host}); err != nil {
-		return err
-	}
-	t, err := b.topic(ctx, req.Topic)
+	t, err := b.writable(ctx, c, req.Topic)
 	if err != nil {
 		return err
-	}
-	if b.diskFull.Load() {
-		return model.Errorf(model.StorageFull, "the disk has less free room than --disk-reserve; deleting topics or records makes room")
 	}
 	call := b.calls.Get().(*produceCall)
 	if err := b.prepare(call, t, req); err != nil {
@@ -102,42 +96,82 @@ func (b *Broker) Produce(ctx context.Context, c Caller, req *ProduceRequest, use
 	return nil
 }
 
+// writable finds a topic that the caller may write to and that takes records now.
+func (b *Broker) writable(ctx context.Context, c Caller, name string) (*topic, error) {
+	q := auth.Access{Operation: metadata.OpWrite, Resource: metadata.ResourceTopic, Name: name, Host: c.Host}
+	if err := b.authorizer.Authorize(ctx, c.Principal, q); err != nil {
+		return nil, err
+	}
+	t, err := b.topic(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	if b.diskFull.Load() {
+		return nil, diskFull()
+	}
+	return t, nil
+}
+
+func diskFull() error {
+	return model.Errorf(model.StorageFull, "the disk has less free room than --disk-reserve; deleting topics or records makes room")
+}
+
 // prepare checks every record and finds its partition; nothing is applied yet.
 func (b *Broker) prepare(call *produceCall, t *topic, req *ProduceRequest) error {
-	cfg := t.config.Load()
-	parts := *t.parts.Load()
-	n := len(parts)
-	now := b.nowMs()
-	turn := int32(t.sticky.Load() % uint32(n)) // once, so that a request's keyless records stay together
-	old := 0
-	call.reset(len(req.Records), n)
+	a := t.admission(b.nowMs())
+	call.reset(len(req.Records), len(a.parts))
 	for i := range req.Records {
-		r, to := &req.Records[i], &req.Routing[i]
-		if cfg.LogAppendTime || r.Timestamp == NoTimestamp {
-			r.Timestamp = now
-		} else if err := checkTimestamp(cfg, i, r.Timestamp, now); err != nil {
-			return err
-		}
-		if cfg.Delete && cfg.RetentionMs >= 0 && r.Timestamp < now-cfg.RetentionMs {
-			old++
-		}
-		if r.Key == nil && cfg.Compact {
-			return recordError(model.InvalidArgument, i, "/key", "a topic with cleanup.policy=compact takes no record without key")
-		}
-		if size := record.HeaderSize + record.RecordSize(0, 0, r.Key, r.Value, r.Headers); size > cfg.MaxMessageBytes {
-			return recordError(model.RecordTooLarge, i, "", "record %d takes %d bytes, max.message.bytes is %d", i, size, cfg.MaxMessageBytes)
-		}
-		p, err := t.choose(r, to, n, turn)
+		p, err := a.admit(i, &req.Records[i], &req.Routing[i])
 		if err != nil {
 			return err
 		}
 		call.target[i] = p
 	}
-	if old > 0 {
-		call.result.Warning = b.warnOld(t, old, now)
+	if a.old > 0 {
+		call.result.Warning = b.warnOld(t, a.old, a.now)
 	}
-	call.group(parts)
+	call.group(a.parts)
 	return nil
+}
+
+// admission is what the records of one call are checked against: the topic as it is at one
+// moment.
+type admission struct {
+	t     *topic
+	cfg   *topicConfig
+	parts []*partition.Partition
+	now   int64 // milliseconds
+	turn  int32 // takes the keyless records of the call, so that they stay together
+	old   int   // records older than retention.ms that were admitted
+}
+
+func (t *topic) admission(now int64) admission {
+	parts := *t.parts.Load()
+	return admission{t: t, cfg: t.config.Load(), parts: parts, now: now, turn: int32(t.sticky.Load() % uint32(len(parts)))}
+}
+
+// single is the index of a record whose errors point into itself, not into a list.
+const single = -1
+
+// admit checks the ith record of a call, gives it its timestamp, and finds its partition.
+func (a *admission) admit(i int, r *record.Record, to *Routing) (int32, error) {
+	cfg := a.cfg
+	if cfg.LogAppendTime || r.Timestamp == NoTimestamp {
+		r.Timestamp = a.now
+	} else if err := checkTimestamp(cfg, i, r.Timestamp, a.now); err != nil {
+		return 0, err
+	}
+	if r.Key == nil && cfg.Compact {
+		return 0, recordError(model.InvalidArgument, i, "/key", "a topic with cleanup.policy=compact takes no record without key")
+	}
+	if size := record.HeaderSize + record.RecordSize(0, 0, r.Key, r.Value, r.Headers); size > cfg.MaxMessageBytes {
+		return 0, recordError(model.RecordTooLarge, i, "", "%s takes %d bytes, max.message.bytes is %d", recordName(i), size, cfg.MaxMessageBytes)
+	}
+	p, err := a.t.choose(r, to, len(a.parts), a.turn)
+	if err == nil && cfg.Delete && cfg.RetentionMs >= 0 && r.Timestamp < a.now-cfg.RetentionMs {
+		a.old++
+	}
+	return p, err
 }
 
 // choose finds a record's partition; turn is the one that takes keyless records now.
@@ -181,9 +215,14 @@ func checkTimestamp(cfg *topicConfig, i int, ts, now int64) error {
 }
 
 func (call *produceCall) reset(records, partitions int) {
+	call.target = resize(call.target, records)
+	call.prepared(records, partitions)
+}
+
+// prepared makes room for what follows once the targets are known.
+func (call *produceCall) prepared(records, partitions int) {
 	call.result.Results = resize(call.result.Results, records)
 	call.result.Failed, call.result.Warning = 0, ""
-	call.target = resize(call.target, records)
 	call.order = resize(call.order, records)
 	call.starts = resize(call.starts, partitions+1)
 	clear(call.starts)
@@ -267,7 +306,7 @@ func (call *produceCall) await(ctx context.Context, req *ProduceRequest) bool {
 		call.fill(req, nil)
 		return true
 	case <-timer.C:
-		why = model.Errorf(model.Timeout, "the records were not committed within %s; they may still be", req.Timeout)
+		why = NotInTime(req.Timeout)
 	case <-ctx.Done():
 		why = model.Errorf(model.Timeout, "the client went away before the records were committed").WithCause(context.Cause(ctx))
 	}

@@ -9,6 +9,7 @@ import (
 	"tidewire/auth"
 	"tidewire/broker"
 	"tidewire/cluster/metadata"
+	"tidewire/internal/inflight"
 	"tidewire/internal/model"
 )
 
@@ -48,6 +49,8 @@ type Config struct {
 	Metrics http.Handler
 	// MetricsPublic serves /metrics without authentication.
 	MetricsPublic bool
+	// Inflight bounds the bytes of requests under way; nil: nothing does.
+	Inflight *inflight.Budget
 	// Proxied says that there are proxies which are trusted to tell the client's address.
 	Proxied bool
 }
@@ -67,6 +70,7 @@ type API struct {
 	metricsPublic  bool
 	proxied        bool
 	metricsHandler http.Handler
+	inflight       *inflight.Budget
 }
 
 // New returns an API that serves nothing until Register.
@@ -75,6 +79,7 @@ func New(c Config) *API {
 		broker: c.Broker, service: c.Auth.Service, tokens: c.Auth.Tokens, authz: c.Auth.Authorizer,
 		cluster: c.Cluster, process: c.Process, logger: c.Logger, now: c.Now, version: c.Version,
 		prefix: c.Prefix, metricsPublic: c.MetricsPublic, metricsHandler: c.Metrics, proxied: c.Proxied,
+		inflight: c.Inflight,
 	}
 }
 

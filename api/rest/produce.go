@@ -80,12 +80,13 @@ var requests recordjson.Pool
 //
 //	@ID				produce
 //	@Summary		Store records
-//	@Description	Takes a JSON list of records, or any other body as the value of one record. 207 when partitions ended differently.
+//	@Description	Takes a JSON list of records, one record a line (application/x-ndjson), or any other body as the value of one record. 207 when partitions ended differently. Lines are answered with 200 while they are read, by a line for each that failed (or for each) and a summary; with results=all read while you write.
 //	@Tags			Records
 //	@Accept			json
 //	@Param			topic				path		string			true	"topic"
 //	@Param			acks				query		string			false	"when to answer"	Enums(all, leader, none, -1, 1, 0)	default(all)
 //	@Param			timeout_ms			query		int				false	"how long acks=all may take"	minimum(1)	maximum(600000)	default(30000)
+//	@Param			results				query		string			false	"x-ndjson body: which lines are answered"	Enums(errors, all, none)	default(errors)
 //	@Param			key					query		string			false	"raw body: the record's key"
 //	@Param			key_encoding		query		string			false	"raw body: how key is given"	Enums(text, base64)
 //	@Param			partition			query		int				false	"raw body: the partition"	minimum(0)
@@ -96,10 +97,11 @@ var requests recordjson.Pool
 //	@Success		200					{object}	ProduceAnswer
 //	@Header			200					{string}	Tidewire-Acks	"the level used"
 //	@Header			200					{string}	Tidewire-Warning	"what the producer should know"
+//	@Success		600					{object}	ProduceLine
 //	@Success		202					{object}	Accepted	"acks=none"
 //	@Success		207					{object}	ProduceAnswer	"partitions ended differently"
 //	@Router			/v1/topics/{topic}/records [post]
-//	@x-content		{"request":{"application/octet-stream":"binary","text/plain":"text"}}
+//	@x-content		{"request":{"application/x-ndjson":"rest.RecordInput","application/octet-stream":"binary","text/plain":"text"},"response":{"200":{"application/x-ndjson":"rest.ProduceLine"}}}
 //	@x-errors		["unknown-topic","unknown-partition","record-too-large","invalid-timestamp","leader-unavailable","not-enough-replicas","not-enough-replicas-after-append","storage-full","storage-error","timeout"]
 func (a *API) produceRecords(c *Call) error { return a.produce(c, nil) }
 
@@ -114,6 +116,7 @@ func (a *API) produceRecords(c *Call) error { return a.produce(c, nil) }
 //	@Param			partition			path		int				true	"partition"	minimum(0)
 //	@Param			acks				query		string			false	"when to answer"	Enums(all, leader, none, -1, 1, 0)	default(all)
 //	@Param			timeout_ms			query		int				false	"how long acks=all may take"	minimum(1)	maximum(600000)	default(30000)
+//	@Param			results				query		string			false	"x-ndjson body: which lines are answered"	Enums(errors, all, none)	default(errors)
 //	@Param			key					query		string			false	"raw body: the record's key"
 //	@Param			key_encoding		query		string			false	"raw body: how key is given"	Enums(text, base64)
 //	@Param			timestamp			query		int				false	"raw body: the record's timestamp in milliseconds"	minimum(0)
@@ -123,10 +126,11 @@ func (a *API) produceRecords(c *Call) error { return a.produce(c, nil) }
 //	@Success		200					{object}	ProduceAnswer
 //	@Header			200					{string}	Tidewire-Acks	"the level used"
 //	@Header			200					{string}	Tidewire-Warning	"what the producer should know"
+//	@Success		600					{object}	ProduceLine
 //	@Success		202					{object}	Accepted	"acks=none"
 //	@Success		207					{object}	ProduceAnswer	"records ended differently"
 //	@Router			/v1/topics/{topic}/partitions/{partition}/records [post]
-//	@x-content		{"request":{"application/octet-stream":"binary","text/plain":"text"}}
+//	@x-content		{"request":{"application/x-ndjson":"rest.RecordInput","application/octet-stream":"binary","text/plain":"text"},"response":{"200":{"application/x-ndjson":"rest.ProduceLine"}}}
 //	@x-errors		["unknown-topic","unknown-partition","record-too-large","invalid-timestamp","leader-unavailable","not-enough-replicas","not-enough-replicas-after-append","storage-full","storage-error","timeout"]
 func (a *API) producePartition(c *Call) error {
 	p, err := c.pathPartition()
@@ -147,17 +151,21 @@ func (c *Call) pathPartition() (model.PartitionID, error) {
 }
 
 func (a *API) produce(c *Call, path *model.PartitionID) error {
-	isJSON, err := produceMedia(c)
+	media, err := produceMedia(c)
 	if err != nil {
 		return err
 	}
+	if media == mediaLines {
+		return a.produceLines(c, path)
+	}
+	isJSON := media == mediaJSON
 	s := produceScratches.Get().(*produceScratch)
 	defer s.release()
 	s.req.Topic = c.PathValue("topic")
 	if s.req.Acks, s.req.Timeout, err = produceLevel(c); err != nil {
 		return err
 	}
-	if err := checkRawParameters(c, isJSON); err != nil {
+	if err := checkProduceParameters(c, media); err != nil {
 		return err
 	}
 	return c.readBody(func(body []byte) error {
@@ -179,30 +187,49 @@ func (a *API) produce(c *Call, path *model.PartitionID) error {
 	})
 }
 
-// produceMedia tells JSON from a raw body. Without a type, and for what browsers' forms
-// send, it asks the client to say what it means.
-func produceMedia(c *Call) (isJSON bool, err error) {
+// produceKind says how the records of a produce body are written.
+type produceKind uint8
+
+const (
+	mediaRaw   produceKind = iota // the body is one record's value
+	mediaJSON                     // one JSON document
+	mediaLines                    // a JSON document a line
+)
+
+const ndjson = "application/x-ndjson"
+
+// produceMedia tells JSON and lines of it from a raw body. Without a type, and for what
+// browsers' forms send, it asks the client to say what it means.
+func produceMedia(c *Call) (produceKind, error) {
 	ct := c.Request.Header.Get("Content-Type")
-	if ct == "application/json" {
-		return true, nil
+	if ct == jsonOnly[0] {
+		return mediaJSON, nil
 	}
-	mt, _, err := mime.ParseMediaType(ct)
+	mt, params, err := mime.ParseMediaType(ct)
 	switch {
 	case ct == "" || err != nil || !strings.Contains(mt, "/"):
-		return false, model.Errorf(model.UnsupportedMediaType, "a Content-Type is needed: application/json for records, any other, such as application/octet-stream, for one record's value")
+		return 0, model.Errorf(model.UnsupportedMediaType, "a Content-Type is needed: application/json for records, application/x-ndjson for one a line, any other, such as application/octet-stream, for one record's value")
 	case mt == "application/x-www-form-urlencoded" || strings.HasPrefix(mt, "multipart/"):
-		return false, model.Errorf(model.UnsupportedMediaType, "%s is not taken as a record; with curl, give -H 'Content-Type: application/json', or another type for one record's value", mt)
-	case mt == "application/json":
-		return true, requireJSON(c.Request.Header)
+		return 0, model.Errorf(model.UnsupportedMediaType, "%s is not taken as a record; with curl, give -H 'Content-Type: application/json', or another type for one record's value", mt)
+	case mt == jsonOnly[0]:
+		return mediaJSON, requireJSON(c.Request.Header)
+	case mt == ndjson:
+		return mediaLines, requireUTF8(params)
 	}
-	return false, nil
+	return mediaRaw, nil
 }
 
 // rawParameters are those that only a raw body knows.
 var rawParameters = []string{"key", "key_encoding", "partition", "timestamp", "null"}
 
-func checkRawParameters(c *Call, isJSON bool) error {
-	if !isJSON || len(c.query) == 0 {
+func checkProduceParameters(c *Call, media produceKind) error {
+	if len(c.query) == 0 {
+		return nil
+	}
+	if media != mediaLines && c.query.Has("results") {
+		return model.Invalid("query:results", "results belongs to a body of %s", ndjson)
+	}
+	if media == mediaRaw {
 		return nil
 	}
 	for _, name := range rawParameters {

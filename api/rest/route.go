@@ -45,6 +45,7 @@ type Route struct {
 	Query   []string // parameters that the route knows
 	Body    Body
 	MaxBody int64    // bytes; 0: 1 MiB
+	Endless string   // media type whose bodies have no limit, since they are not held whole
 	Accept  []string // media types of the answer; empty: application/json
 	Unbuilt Unbuilt
 	// Stream marks a WebSocket: it has no HEAD, and its handler looks at the query.
@@ -237,10 +238,11 @@ func (c *Call) reverify(ctx context.Context) error {
 }
 
 func checkLength(c *Call) error {
-	if n := c.Request.ContentLength; n > c.Route.maxBody() {
-		return tooLarge(c.Route.maxBody())
+	n := c.Request.ContentLength
+	if n <= c.Route.maxBody() || c.Route.Endless != "" && mediaType(c.Request.Header.Get("Content-Type")) == c.Route.Endless {
+		return nil
 	}
-	return nil
+	return tooLarge(c.Route.maxBody())
 }
 
 func checkContentType(c *Call) error {
@@ -266,6 +268,10 @@ func requireJSON(h http.Header) error {
 	if err != nil || mt != "application/json" {
 		return model.Errorf(model.UnsupportedMediaType, "the body must be application/json, not %q", ct)
 	}
+	return requireUTF8(params)
+}
+
+func requireUTF8(params map[string]string) error {
 	if cs, ok := params["charset"]; ok && !strings.EqualFold(cs, "utf-8") {
 		return model.Errorf(model.UnsupportedMediaType, "JSON is UTF-8 (RFC 8259); charset %q is not supported", cs)
 	}

@@ -66,16 +66,15 @@ func (a *API) topicRoutes() []*Route {
 // producing headers that belong to idempotence and transactions.
 var unbuiltProduce = Unbuilt{
 	Headers: []string{"Idempotency-Key", "Tidewire-Expected-Offset", "Tidewire-Producer-*", "Tidewire-Sequence", "Tidewire-Transaction"},
-	Content: []string{"application/x-ndjson", "application/vnd.kafka.record-batches"},
-	Query:   []string{"results"},
+	Content: []string{"application/vnd.kafka.record-batches"},
 }
 
 func (a *API) recordRoutes() []*Route {
 	const one = "/v1/topics/{topic}/partitions/{partition}/records"
-	raw := slices.Concat([]string{"acks", "timeout_ms"}, rawParameters)
+	raw := slices.Concat([]string{"acks", "timeout_ms", "results"}, rawParameters)
 	return []*Route{
-		{Method: post, Path: "/v1/topics/{topic}/records", ID: "produce", Needs: "write topic", Body: RawBody, MaxBody: maxProduceBody, Query: raw, Handle: a.produceRecords, Unbuilt: unbuiltProduce},
-		{Method: post, Path: one, ID: "producePartition", Needs: "write topic", Body: RawBody, MaxBody: maxProduceBody, Query: raw, Handle: a.producePartition, Unbuilt: unbuiltProduce},
+		{Method: post, Path: "/v1/topics/{topic}/records", ID: "produce", Needs: "write topic", Body: RawBody, MaxBody: maxProduceBody, Endless: ndjson, Query: raw, Handle: a.produceRecords, Unbuilt: unbuiltProduce},
+		{Method: post, Path: one, ID: "producePartition", Needs: "write topic", Body: RawBody, MaxBody: maxProduceBody, Endless: ndjson, Query: raw, Handle: a.producePartition, Unbuilt: unbuiltProduce},
 		{Method: get, Path: one, ID: "fetch", Needs: "read topic", Query: fetchQuery, Handle: a.fetchRecords, Unbuilt: Unbuilt{
 			Accept: []string{"application/x-ndjson", "application/vnd.kafka.record-batches"},
 		}},

@@ -56,7 +56,6 @@ func TestUnbuiltPartsOfProduceAnswer501AndStoreNothing(t *testing.T) {
 	body := `{"records":[{"value":"x"}]}`
 	t.Run("rows", func(t *testing.T) {
 		for _, c := range []struct{ name, query, pointer, header, value string }{
-			{"results", "?results=all", "query:results", "", ""},
 			{"Idempotency-Key", "", "header:Idempotency-Key", "Idempotency-Key", "k1"},
 			{"Tidewire-Expected-Offset", "", "header:Tidewire-Expected-Offset", "Tidewire-Expected-Offset", "0"},
 			{"Tidewire-Producer-Id", "", "header:Tidewire-Producer-Id", "Tidewire-Producer-Id", "1"},
@@ -67,8 +66,6 @@ func TestUnbuiltPartsOfProduceAnswer501AndStoreNothing(t *testing.T) {
 			{"gzip", "", "header:Content-Encoding", "Content-Encoding", "gzip"},
 			{"zstd", "", "header:Content-Encoding", "Content-Encoding", "zstd"},
 			{"Zstd", "", "header:Content-Encoding", "Content-Encoding", "Zstd"},
-			{"NDJSON", "", "header:Content-Type", "Content-Type", "application/x-ndjson"},
-			{"NDJSON with a charset", "", "header:Content-Type", "Content-Type", "application/x-ndjson; charset=utf-8"},
 			{"batches", "", "header:Content-Type", "Content-Type", "application/vnd.kafka.record-batches"},
 		} {
 			t.Run(c.name, func(t *testing.T) {
