@@ -59,10 +59,11 @@ type Config struct {
 
 // Durations of the end of a request.
 const (
-	stallAfter = 30 * time.Second // the client neither sends nor takes: the connection is cut
-	drainFor   = 30 * time.Second // how long the rest of a body is read after an early end
-	hurryFor   = time.Second      // the same when the node stops
-	lookAgain  = 15 * time.Second // the wall clock may be set meanwhile
+	stallAfter = 30 * time.Second       // the client neither sends nor takes: the connection is cut
+	drainFor   = 30 * time.Second       // how long the rest of a body is read after an early end
+	hurryFor   = time.Second            // the same when the node stops
+	quietFor   = 500 * time.Millisecond // a client that sends nothing for so long then has no more to send
+	lookAgain  = 15 * time.Second       // the wall clock may be set meanwhile
 
 	checkWithin = 10 * time.Second // where the quorum is asked
 )
@@ -434,19 +435,14 @@ func (s *server) cutStalled() {
 	}
 }
 
-// finish tells the summary, has the answer written, and reads the rest of the body, so that
-// a client which sends everything before it reads gets to its answer.
+// finish tells the summary, has the answer written, and reads the rest of the body while it
+// comes, so that a client which sends everything before it reads gets to its answer.
 func (s *server) finish() {
 	s.out.put(s.summary())
 	s.out.close()
-	limit := drainFor
-	if s.stopped == stopsNode {
-		limit = hurryFor
-	}
-	drain := time.NewTimer(limit)
-	defer drain.Stop()
-	look := time.NewTicker(lookAgain)
+	look := time.NewTicker(quietFor / 2)
 	defer look.Stop()
+	drain := s.newDrain()
 	reading, writing := s.in.ended, s.out.ended
 	for reading != nil || writing != nil {
 		select {
@@ -454,21 +450,48 @@ func (s *server) finish() {
 			reading = nil
 		case <-writing:
 			writing = nil
-		case <-look.C:
+		case now := <-look.C:
 			s.cutStalled()
+			if drain.over(now, s.in.read.Load()) {
+				s.hangUp(writing != nil && s.stopped == stopsNode)
+			}
 		case <-s.out.failed:
-			s.hangUp()
+			s.hangUp(false)
 			<-s.in.ended
 			return
-		case <-drain.C:
-			if s.hangUp(); s.stopped == stopsNode {
-				_ = s.c.Control.SetWriteDeadline(time.Now()) // as above
-			}
 		}
 	}
 }
 
-// hangUp ends the reading of the body.
-func (s *server) hangUp() {
-	_ = s.c.Control.SetReadDeadline(time.Now()) // a connection that has ended reads no more
+// hangUp ends the reading of the body, and if told so the writing of the answer.
+func (s *server) hangUp(writing bool) {
+	now := time.Now()
+	_ = s.c.Control.SetReadDeadline(now) // a connection that has ended needs none
+	if writing {
+		_ = s.c.Control.SetWriteDeadline(now) // as above
+	}
+}
+
+// drain is the reading of what follows an early end.
+type drain struct {
+	until time.Time
+	moved time.Time // when bytes came last
+	read  int64
+}
+
+func (s *server) newDrain() *drain {
+	now := time.Now()
+	limit := drainFor
+	if s.stopped == stopsNode {
+		limit = hurryFor
+	}
+	return &drain{until: now.Add(limit), moved: now, read: s.in.read.Load()}
+}
+
+// over tells whether the client has stopped sending, or sends for too long.
+func (d *drain) over(now time.Time, read int64) bool {
+	if read != d.read {
+		d.read, d.moved = read, now
+	}
+	return now.Sub(d.moved) >= quietFor || now.After(d.until)
 }

@@ -8,12 +8,17 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/url"
+	"net/http/httputil"
 	"strings"
+	"sync/atomic"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"tidewire/auth"
+	"tidewire/internal/testkit/nodekit"
 	"tidewire/internal/testkit/openapitest"
 )
 
@@ -332,6 +337,242 @@ func TestATricklingClientSeesItsLinesStoredPromptly(t *testing.T) {
 	before, s := d.last()
 	require.Empty(t, before)
 	require.Equal(t, num(40), s["records"])
-	_ = url.PathEscape
-	_ = net.IPv4len
+}
+
+// TestLinesEndWithWhatTheyNeed takes away, under an open request, what it needs. What was
+// stored before is told.
+func TestLinesEndWithWhatTheyNeed(t *testing.T) {
+	t.Parallel()
+	a := sharedAPI(t)
+	const user = "lines.ends"
+	for name, c := range map[string]struct {
+		code string
+		take func(a *api, path, user string)
+	}{
+		"the user is disabled": {"unauthenticated", func(a *api, _, user string) {
+			wants(a.t, a.patch("/v1/users/"+user, object{"disabled": true}), 200, "")
+		}},
+		"the user is deleted": {"unauthenticated", func(a *api, _, user string) {
+			wants(a.t, a.remove("/v1/users/"+user), 204, "")
+		}},
+		"the rule is gone": {"forbidden", func(a *api, _, user string) {
+			wants(a.t, a.remove("/v1/acls?principal=User:"+user), 200, "")
+		}},
+		"the topic is deleted": {"unknown-topic", func(a *api, path, _ string) {
+			wants(a.t, a.remove(path), 204, "")
+		}},
+		"the topic is another": {"unknown-topic", func(a *api, path, _ string) {
+			wants(a.t, a.remove(path), 204, "")
+			a.topic(strings.TrimPrefix(path, "/v1/topics/"), 1, nil)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := a.with(t)
+			user := user + "." + strings.ReplaceAll(name, " ", "-")
+			path := a.topic(user, 1, nil)
+			token := a.login2(user)
+			a.rule(user, rule{"allow", "literal", "write", "topic", user})
+			d := a.duplex(path+"/records?results=all", token)
+			d.write(`{"value":1}` + "\n")
+			require.Equal(t, num(0), d.next()["index"])
+			c.take(a, path, user) // while nothing is sent
+			before, s := d.last()
+			require.Len(t, before, 1)
+			require.NotContains(t, before[0], "index")
+			require.Equal(t, c.code, before[0]["problem"].(object)["code"])
+			require.Equal(t, c.code, s["stopped"])
+			records, failed := counts(t, s)
+			require.EqualValues(t, 1, records)
+			require.Zero(t, failed)
+			_ = d.body.Close()
+		})
+	}
+}
+
+func TestLinesEndWithTheirToken(t *testing.T) {
+	t.Parallel()
+	var ahead atomic.Int64
+	n := nodekit.StartWith(t, nodekit.Options{Now: func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }})
+	a := newAPI(t, n, "")
+	path := a.topic("lines.token", 1, nil)
+	ahead.Store(int64(auth.DefaultAccessTTL - 2*time.Second))
+	d := a.duplex(path+"/records?results=all", a.admin)
+	d.write(`{"value":1}` + "\n")
+	require.Equal(t, num(0), d.next()["index"])
+	before, s := d.last()
+	require.Len(t, before, 1)
+	require.Equal(t, "token-expired", before[0]["problem"].(object)["code"])
+	require.Equal(t, "token-expired", s["stopped"])
+	require.Equal(t, num(1), s["records"])
+	_ = d.body.Close()
+}
+
+func TestLinesEndWhenTheNodeStops(t *testing.T) {
+	t.Parallel()
+	a := ownAPI(t)
+	path := a.topic("lines.node", 1, nil)
+	d := a.duplex(path+"/records?results=all", a.admin)
+	d.write(`{"value":1}` + "\n")
+	require.Equal(t, num(0), d.next()["index"])
+	stopped := make(chan struct{})
+	go func() { defer close(stopped); a.Stop() }()
+	before, s := d.last()
+	require.Equal(t, []object{{"end": object{"reason": "node-stopping"}}}, before)
+	require.Equal(t, "node-stopping", s["stopped"])
+	require.Equal(t, num(1), s["records"])
+	_ = d.body.Close()
+	<-stopped
+}
+
+// raw sends a request by hand and gives the connection. Its small buffer makes the server
+// see a client that does not read.
+func (a *api) rawLines(target string, length int, more string) *net.TCPConn {
+	a.t.Helper()
+	dialer := net.Dialer{Control: func(_, _ string, c syscall.RawConn) error {
+		var err error
+		_ = c.Control(func(fd uintptr) { err = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, 4096) })
+		return err
+	}}
+	conn, err := dialer.DialContext(a.t.Context(), "tcp", strings.TrimPrefix(a.URL, "http://"))
+	require.NoError(a.t, err)
+	a.t.Cleanup(func() { _ = conn.Close() })
+	framing := "Transfer-Encoding: chunked"
+	if length >= 0 {
+		framing = fmt.Sprintf("Content-Length: %d", length)
+	}
+	_, err = fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Type: %s\r\n%s\r\n%s\r\n", target, a.admin, ndjson, framing, more)
+	require.NoError(a.t, err)
+	return conn.(*net.TCPConn)
+}
+
+// TestAClientThatReadsOnlyAfterwardsFinishes sends much more than any buffer holds, of
+// which many lines fail, and reads nothing meanwhile.
+func TestAClientThatReadsOnlyAfterwardsFinishes(t *testing.T) {
+	t.Parallel()
+	a := sharedAPI(t)
+	path := a.topic("lines.after", 1, nil)
+	bad := `{"` + strings.Repeat("unknown", 100) + `":1}` + "\n"
+	good := `{"value":"` + strings.Repeat("x", 200) + `"}` + "\n"
+	body := []byte(strings.Repeat(bad+good, 999) + strings.Repeat(good, 40_000))
+	for _, chunked := range []bool{false, true} {
+		length := len(body)
+		if chunked {
+			length = -1
+		}
+		conn := a.rawLines(path+"/records?acks=leader", length, "")
+		if chunked {
+			w := httputil.NewChunkedWriter(conn)
+			_, err := io.Copy(w, bytes.NewReader(body))
+			require.NoError(t, err)
+			require.NoError(t, w.Close())
+			_, err = io.WriteString(conn, "\r\n")
+			require.NoError(t, err)
+		} else {
+			_, err := conn.Write(body)
+			require.NoError(t, err)
+		}
+		res, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		require.NoError(t, err)
+		require.Equal(t, 200, res.StatusCode)
+		b, err := io.ReadAll(res.Body)
+		require.NoError(t, err)
+		require.NoError(t, res.Body.Close())
+		got := decodeLines(t, b)
+		records, failed := counts(t, summed(t, got))
+		require.EqualValues(t, 40_999, records)
+		require.EqualValues(t, 999, failed)
+		require.Len(t, got, 1000)
+	}
+}
+
+// TestAllResultsWaitForTheirReader sends lines without reading: what is sent is bounded
+// then, and comes through once the client reads.
+func TestAllResultsWaitForTheirReader(t *testing.T) {
+	t.Parallel()
+	a := sharedAPI(t)
+	path := a.topic("lines.slow", 1, nil)
+	const n = 60_000
+	line := `{"value":"` + strings.Repeat("x", 100) + `"}` + "\n"
+	conn := a.rawLines(path+"/records?acks=leader&results=all", n*len(line), "")
+	sent := make(chan error, 1)
+	go func() {
+		_, err := io.WriteString(conn, strings.Repeat(line, n))
+		sent <- err
+	}()
+	res, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	require.NoError(t, err)
+	b, err := io.ReadAll(res.Body)
+	require.NoError(t, err)
+	require.NoError(t, res.Body.Close())
+	require.NoError(t, <-sent)
+	got := decodeLines(t, b)
+	require.Len(t, got, n+1)
+	for i, line := range got[:n] {
+		require.Equal(t, num(i), line["index"])
+	}
+}
+
+// TestALineOfTheLastBytesIsNotTakenForOne breaks a body off: its whole lines are stored, of
+// the rest nothing is.
+func TestABodyThatBreaksOffStoresItsWholeLines(t *testing.T) {
+	t.Parallel()
+	a := sharedAPI(t)
+	path := a.topic("lines.break", 1, nil)
+	conn := a.rawLines(path+"/records", 1000, "")
+	_, err := io.WriteString(conn, `{"value":"a"}`+"\n"+`{"value":"b"}`+"\n"+`{"value":"c"}`)
+	require.NoError(t, err)
+	require.NoError(t, conn.CloseWrite())
+	res, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	require.NoError(t, err)
+	b, err := io.ReadAll(res.Body)
+	require.NoError(t, err)
+	require.NoError(t, res.Body.Close())
+	got := decodeLines(t, b)
+	s := summed(t, got)
+	require.Equal(t, "malformed-body", s["stopped"])
+	require.Equal(t, num(2), s["records"])
+	require.EqualValues(t, 2, a.logEnd(path, 0))
+}
+
+func TestAClientThatWaitsForContinueGetsIt(t *testing.T) {
+	t.Parallel()
+	a := sharedAPI(t)
+	path := a.topic("lines.continue", 1, nil)
+	line := `{"value":1}` + "\n"
+	conn := a.rawLines(path+"/records", len(line), "Expect: 100-continue\r\n")
+	r := bufio.NewReader(conn)
+	status, err := r.ReadString('\n')
+	require.NoError(t, err)
+	require.Contains(t, status, "100")
+	_, err = r.ReadString('\n')
+	require.NoError(t, err)
+	_, err = io.WriteString(conn, line)
+	require.NoError(t, err)
+	res, err := http.ReadResponse(r, nil)
+	require.NoError(t, err)
+	b, err := io.ReadAll(res.Body)
+	require.NoError(t, err)
+	require.NoError(t, res.Body.Close())
+	require.Equal(t, num(1), summed(t, decodeLines(t, b))["records"])
+}
+
+// TestLinesUpToTheTopicsLimitPass sends lines that are long by their escapes, and one that
+// no record can need, whose end is looked for without holding it.
+func TestLongLinesPass(t *testing.T) {
+	t.Parallel()
+	a := sharedAPI(t)
+	path := a.topic("lines.long", 1, nil)
+	escaped := `{"value":"` + strings.Repeat(`\u0001`, 1_000_000) + `"}` + "\n" // 6 MB for a record of 1 MB
+	huge := `{"value":"` + strings.Repeat("x", 20<<20) + `"}` + "\n"
+	small := `{"value":"s"}` + "\n"
+	got := a.lines(path+"/records", small+escaped+huge+small+escaped+strings.TrimSuffix(huge, "\n"))
+	require.Len(t, got, 3)
+	for i, index := range []int{2, 5} {
+		require.Equal(t, num(index), got[i]["index"])
+		require.Equal(t, "record-too-large", got[i]["problem"].(object)["code"])
+	}
+	require.Equal(t, num(4), summed(t, got)["records"])
+	read := decoded(t, a.get(path+"/partitions/0/records?offset=1&max_records=1"), 200)["records"].([]any)[0].(object)
+	require.Equal(t, strings.Repeat("\x01", 1_000_000), read["value"])
 }
