@@ -34,6 +34,11 @@ type ProduceRequest struct {
 	Routing []Routing
 	Acks    partition.Acks
 	Timeout time.Duration // how long acks=all may take
+
+	// Sequence and Expected are for records of one partition, which are appended as one
+	// batch; nil: none.
+	Sequence *partition.Sequence
+	Expected *model.Offset // what the log end must be, or nothing is appended
 }
 
 // RecordResult is what became of one record. With Err set the other fields, except
@@ -62,6 +67,8 @@ type produceCall struct {
 	slices []partition.Slice
 	parts  []*partition.Partition
 	done   *partition.Completion
+
+	stamped int64 // the timestamp of records that came without
 }
 
 func newProducePool() *sync.Pool {
@@ -75,25 +82,67 @@ func newProducePool() *sync.Pool {
 // One partition's records are appended whole, at consecutive offsets and in request
 // order, or refused whole. Errors: forbidden, unknown-topic, unknown-partition,
 // invalid-argument (no key in a compacted topic), invalid-timestamp, record-too-large,
-// storage-full, leader-unavailable, not-enough-replicas, timeout.
+// storage-full, leader-unavailable, not-enough-replicas, timeout; with Sequence fenced,
+// unknown-producer, out-of-order-sequence, invalid-transaction-state; with Expected
+// offset-mismatch.
 func (b *Broker) Produce(ctx context.Context, c Caller, req *ProduceRequest, use func(*ProduceResult)) error {
-	t, err := b.writable(ctx, c, req.Topic)
+	call, err := b.submit(ctx, c, req)
 	if err != nil {
 		return err
 	}
-	call := b.calls.Get().(*produceCall)
-	if err := b.prepare(call, t, req); err != nil {
-		b.calls.Put(call)
-		return err
-	}
-	b.appended(t.rates.in(req.Records))
-	call.submit(t, req)
 	reusable := call.await(ctx, req)
 	use(&call.result)
 	if reusable {
 		b.release(call)
 	}
 	return nil
+}
+
+func (b *Broker) submit(ctx context.Context, c Caller, req *ProduceRequest) (*produceCall, error) {
+	t, err := b.writable(ctx, c, req.Topic)
+	if err != nil {
+		return nil, err
+	}
+	call := b.calls.Get().(*produceCall)
+	if err := b.prepare(call, t, req); err != nil {
+		b.calls.Put(call)
+		return nil, err
+	}
+	b.appended(t.rates.in(req.Records))
+	call.submit(t, req)
+	return call, nil
+}
+
+// Pending is a produce call that was submitted and is waited for elsewhere.
+type Pending struct {
+	b    *Broker
+	call *produceCall
+	req  *ProduceRequest
+}
+
+// Submit is Produce without the wait. The bytes that the records point at are not used
+// after Submit has returned; req is until Result has. The request's Timeout is the
+// caller's to keep.
+func (b *Broker) Submit(ctx context.Context, c Caller, req *ProduceRequest) (*Pending, error) {
+	call, err := b.submit(ctx, c, req)
+	if err != nil {
+		return nil, err
+	}
+	return &Pending{b, call, req}, nil
+}
+
+// Done receives once, when what became of every record is known.
+func (p *Pending) Done() <-chan struct{} { return p.call.done.Done() }
+
+// Result calls use with what became of the records; use may not keep it. Call it once:
+// after Done has received, with a nil error, or to wait no longer, with the error that
+// records get of which it is not known yet.
+func (p *Pending) Result(why error, use func(*ProduceResult)) {
+	p.call.fill(p.req, why)
+	use(&p.call.result)
+	if why == nil {
+		p.b.release(p.call)
+	}
 }
 
 // writable finds a topic that the caller may write to and that takes records now.
@@ -119,6 +168,7 @@ func diskFull() error {
 // prepare checks every record and finds its partition; nothing is applied yet.
 func (b *Broker) prepare(call *produceCall, t *topic, req *ProduceRequest) error {
 	a := t.admission(b.nowMs())
+	call.stamped = a.now
 	call.reset(len(req.Records), len(a.parts))
 	for i := range req.Records {
 		p, err := a.admit(i, &req.Records[i], &req.Routing[i])
@@ -131,6 +181,28 @@ func (b *Broker) prepare(call *produceCall, t *topic, req *ProduceRequest) error
 		call.result.Warning = b.warnOld(t, a.old, a.now)
 	}
 	call.group(a.parts)
+	return b.conditions(call, req, len(a.parts))
+}
+
+// conditions checks what comes with a producer's sequence or an expected offset, and hands
+// it to the slice. n is the topic's number of partitions.
+func (b *Broker) conditions(call *produceCall, req *ProduceRequest, n int) error {
+	if req.Sequence == nil && req.Expected == nil {
+		return nil
+	}
+	if len(call.slices) > 1 {
+		return model.Errorf(model.InvalidArgument, "the records go to %d partitions; a sequence or an expected offset is for one, which the path may name", len(call.slices))
+	}
+	if q := req.Sequence; q != nil {
+		if int64(q.ID) >= b.meta.Image().Cluster().NextProducerID {
+			return model.Errorf(model.UnknownProducer, "producer id %d was given to nobody; POST /v1/producers gives one", q.ID)
+		}
+	}
+	s := &call.slices[0]
+	if first := s.Select[0]; req.Sequence != nil && n > 1 && keyless(&req.Records[first], &req.Routing[first]) {
+		return model.Errorf(model.InvalidArgument, "a producer's sequence counts in one partition, and a record without key may go to any; name the partition in the path or in the record")
+	}
+	s.Plain, s.Sequence, s.Expected = false, req.Sequence, req.Expected
 	return nil
 }
 
@@ -190,6 +262,11 @@ func (t *topic) choose(r *record.Record, to *Routing, n int, turn int32) (int32,
 	return turn, nil
 }
 
+// keyless tells a record whose partition the broker chooses.
+func keyless(r *record.Record, to *Routing) bool {
+	return !to.HasPartition && !to.HasPartitionKey && r.Key == nil
+}
+
 // warnInterval is how often one topic's old records are logged.
 const warnInterval = 60_000
 
@@ -199,6 +276,11 @@ func (b *Broker) warnOld(t *topic, n int, now int64) string {
 	if last := t.warned.Load(); now-last >= warnInterval && t.warned.CompareAndSwap(last, now) {
 		b.logger.Warn("records older than retention.ms were produced; retention may delete them soon", "topic", t.name, "records", n)
 	}
+	return OldWarning(n)
+}
+
+// OldWarning is what the producer of n records that are older than retention.ms is told.
+func OldWarning(n int) string {
 	return strconv.Itoa(n) + " records are older than retention.ms and may be deleted soon"
 }
 
@@ -274,7 +356,7 @@ func (call *produceCall) submit(t *topic, req *ProduceRequest) {
 		first := s.Select[0]
 		to := &req.Routing[first]
 		s.Records, s.Acks = req.Records, req.Acks
-		s.Keyless = !to.HasPartition && !to.HasPartitionKey && req.Records[first].Key == nil
+		s.Keyless = keyless(&req.Records[first], to)
 		if call.parts[k] == nil {
 			s.Err = t.notOpen(call.target[first])
 			call.done.Discount(1)
@@ -318,7 +400,7 @@ func (call *produceCall) await(ctx context.Context, req *ProduceRequest) bool {
 func (call *produceCall) fill(req *ProduceRequest, why error) {
 	for k := range call.slices {
 		s := &call.slices[k]
-		state := partition.State{Done: true, Base: s.Base, AppendTime: s.AppendTime, Err: s.Err}
+		state := partition.State{Done: true, Base: s.Base, AppendTime: s.AppendTime, Duplicate: s.Duplicate, StoredTime: s.StoredTime, Err: s.Err}
 		if why != nil && call.parts[k] != nil {
 			state = call.parts[k].Abandon(s)
 		}
@@ -334,6 +416,9 @@ func (call *produceCall) fill(req *ProduceRequest, why error) {
 				res.Timestamp = state.AppendTime
 				if res.Timestamp < 0 {
 					res.Timestamp = req.Records[i].Timestamp
+				}
+				if state.Duplicate && call.stamped == req.Records[i].Timestamp {
+					res.Timestamp = state.StoredTime // this request's time is not the record's
 				}
 			}
 			call.result.Results[i] = res

@@ -114,18 +114,18 @@ func (b *Batch) Add(r *record.Record, to *Routing) error {
 func (b *Batch) Len() int { return len(b.req.Records) }
 
 // Submit appends the records, each partition's in their order and behind those of every
-// batch submitted before. It waits for no sync. The warning tells what the producer should
-// know though the records were accepted; mostly it is empty.
-func (b *Batch) Submit() (warning string) {
+// batch submitted before. It waits for no sync. old is the number of records that are older
+// than retention.ms; see OldWarning.
+func (b *Batch) Submit() (old int) {
 	t, call := b.p.t, b.call
 	call.prepared(len(b.req.Records), len(b.adm.parts))
 	if b.adm.old > 0 {
-		warning = b.p.b.warnOld(t, b.adm.old, b.adm.now)
+		b.p.b.warnOld(t, b.adm.old, b.adm.now)
 	}
 	call.group(b.adm.parts)
 	b.p.b.appended(t.rates.in(b.req.Records))
 	call.submit(t, &b.req)
-	return warning
+	return b.adm.old
 }
 
 // Done receives once, when what became of every record is known. An empty batch must not

@@ -15,7 +15,7 @@ import (
 type summary struct {
 	records, failed int64
 	offsets         []span // by partition
-	warning         string
+	old             int    // records older than retention.ms
 }
 
 // span is the lowest and the highest offset that a partition's records were given.
@@ -154,8 +154,8 @@ func (s *server) summary() []byte {
 	if s.stopped != "" {
 		v.Stopped = &s.stopped
 	}
-	if s.sum.warning != "" {
-		v.Warning = &s.sum.warning
+	if s.sum.old > 0 {
+		v.Warning = new(broker.OldWarning(s.sum.old))
 	}
 	if s.c.Acks == partition.AcksNone {
 		v.Offsets = nil

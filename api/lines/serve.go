@@ -68,9 +68,9 @@ const (
 	checkWithin = 10 * time.Second // where the quorum is asked
 )
 
-// Serve reads lines and answers them; see the package's comment. It returns an error only
-// where nothing was answered: rate-limited, or what is wrong with the body's encoding before
-// the first line.
+// Serve reads lines and answers them; see the package's comment. What ends the request before
+// its first line is a usual problem. It returns an error, rate-limited, only where nothing
+// was answered or read.
 func Serve(ctx context.Context, c Config) error {
 	hold := c.Budget.Hold()
 	if err := hold.Grow(holdBytes); err != nil {
@@ -88,10 +88,6 @@ func Serve(ctx context.Context, c Config) error {
 	defer requests.Put(s.req)
 	g := lifecycle.New(context.WithoutCancel(ctx))
 	g.Go("lines/read", func(context.Context) { s.in.fill() })
-	if err := s.beforeFirst(); err != nil {
-		<-s.in.ended
-		return err
-	}
 	g.Go("lines/write", func(context.Context) { s.out.run() })
 	s.run(ctx)
 	s.finish()
@@ -121,6 +117,8 @@ type server struct {
 
 	flights  []*flight // under way, in order
 	free     []*flight
+	started  bool   // there was a line, or the end of the body
+	refusal  error  // answers the request instead of lines; set before out is started
 	ended    bool   // the body has been read and decoded to its end
 	stopped  string // why no more lines are read; "" otherwise
 	cause    error  // of stopped, where the answer tells it
@@ -148,32 +146,18 @@ type refusal struct {
 	why   error
 }
 
+// begin sends the head of the answer; it runs in the goroutine that writes.
 func (s *server) begin() {
+	if s.refusal != nil {
+		problem.Write(s.c.Out, s.refusal, s.c.At)
+		return
+	}
 	s.c.Out.Header()["Content-Type"] = []string{"application/x-ndjson"}
 	s.c.Out.WriteHeader(http.StatusOK)
 }
 
-// beforeFirst waits for the first line, or the end of the body. What is wrong with the
-// body's encoding by then is a usual answer.
-func (s *server) beforeFirst() error {
-	select {
-	case <-s.in.arrived:
-		wake(s.in.arrived) // for run
-	case <-s.c.Draining:
-		return nil
-	}
-	s.in.mu.Lock()
-	defer s.in.mu.Unlock()
-	var e *model.Error
-	if s.in.whole == 0 && errors.As(s.in.err, &e) {
-		return e
-	}
-	return nil
-}
-
 // run follows the request until its lines have ended and nothing is under way.
 func (s *server) run(ctx context.Context) {
-	s.out.start()
 	for {
 		s.settle()
 		if len(s.flights) == 0 && (s.ended || s.stopped != "") {
@@ -201,6 +185,7 @@ func (s *server) take(ctx context.Context) bool {
 			s.bodyEnded(err)
 			return err != nil
 		}
+		s.start()
 	}
 	if s.recheck(ctx); s.stopped != "" {
 		return true
@@ -209,9 +194,7 @@ func (s *server) take(ctx context.Context) bool {
 	s.decode(f)
 	if f.batch.Len() > 0 {
 		f.deadline = time.Now().Add(s.c.Timeout)
-		if w := f.batch.Submit(); w != "" {
-			s.sum.warning = w
-		}
+		s.sum.old += f.batch.Submit()
 	}
 	if s.flights = append(s.flights, f); len(s.flights) == 1 {
 		s.late.Reset(s.c.Timeout)
@@ -223,6 +206,7 @@ func (s *server) bodyEnded(err error) {
 	switch {
 	case err == nil:
 	case errors.Is(err, io.EOF):
+		s.start()
 		s.ended = true
 	default:
 		var e *model.Error
@@ -230,6 +214,14 @@ func (s *server) bodyEnded(err error) {
 			e = model.Errorf(model.MalformedBody, "the body broke off in or behind line %d", s.index).WithCause(err)
 		}
 		s.stop(e)
+	}
+}
+
+// start has the head of the answer sent, though there may be nothing to say for long.
+func (s *server) start() {
+	if !s.started {
+		s.started = true
+		s.out.start()
 	}
 }
 
@@ -438,7 +430,11 @@ func (s *server) cutStalled() {
 // finish tells the summary, has the answer written, and reads the rest of the body while it
 // comes, so that a client which sends everything before it reads gets to its answer.
 func (s *server) finish() {
-	s.out.put(s.summary())
+	if s.started {
+		s.out.put(s.summary())
+	} else if s.refusal = s.cause; s.refusal == nil {
+		s.refusal = model.Errorf(model.LeaderUnavailable, "the node is stopping")
+	}
 	s.out.close()
 	look := time.NewTicker(quietFor / 2)
 	defer look.Stop()

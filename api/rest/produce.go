@@ -93,6 +93,10 @@ var requests recordjson.Pool
 //	@Param			timestamp			query		int				false	"raw body: the record's timestamp in milliseconds"	minimum(0)
 //	@Param			null				query		string			false	"raw body: value stores a tombstone"	Enums(value)
 //	@Param			Tidewire-Key		header		string			false	"raw body: the record's key as text"
+//	@Param			Tidewire-Expected-Offset	header	int			false	"store the records, of one partition, only if its log ends there"	minimum(0)
+//	@Param			Tidewire-Producer-Id	header		int			false	"with the next two: id of an idempotent producer, whose repeats are stored once"	minimum(0)
+//	@Param			Tidewire-Producer-Epoch	header	int			false	"epoch of the producer"	minimum(0)	maximum(32767)
+//	@Param			Tidewire-Sequence	header		int				false	"number of the first record in what the producer sent to the partition"	minimum(0)	maximum(2147483647)
 //	@Param			body				body		ProduceRequest	true	"records"
 //	@Success		200					{object}	ProduceAnswer
 //	@Header			200					{string}	Tidewire-Acks	"the level used"
@@ -102,7 +106,7 @@ var requests recordjson.Pool
 //	@Success		207					{object}	ProduceAnswer	"partitions ended differently"
 //	@Router			/v1/topics/{topic}/records [post]
 //	@x-content		{"request":{"application/x-ndjson":"rest.RecordInput","application/octet-stream":"binary","text/plain":"text"},"response":{"200":{"application/x-ndjson":"rest.ProduceLine"}}}
-//	@x-errors		["unknown-topic","unknown-partition","record-too-large","invalid-timestamp","leader-unavailable","not-enough-replicas","not-enough-replicas-after-append","storage-full","storage-error","timeout"]
+//	@x-errors		["unknown-topic","unknown-partition","record-too-large","invalid-timestamp","leader-unavailable","not-enough-replicas","not-enough-replicas-after-append","storage-full","storage-error","timeout","offset-mismatch","fenced","out-of-order-sequence","unknown-producer","invalid-transaction-state"]
 func (a *API) produceRecords(c *Call) error { return a.produce(c, nil) }
 
 // producePartition stores records in one partition.
@@ -122,6 +126,10 @@ func (a *API) produceRecords(c *Call) error { return a.produce(c, nil) }
 //	@Param			timestamp			query		int				false	"raw body: the record's timestamp in milliseconds"	minimum(0)
 //	@Param			null				query		string			false	"raw body: value stores a tombstone"	Enums(value)
 //	@Param			Tidewire-Key		header		string			false	"raw body: the record's key as text"
+//	@Param			Tidewire-Expected-Offset	header	int			false	"store the records, of one partition, only if its log ends there"	minimum(0)
+//	@Param			Tidewire-Producer-Id	header		int			false	"with the next two: id of an idempotent producer, whose repeats are stored once"	minimum(0)
+//	@Param			Tidewire-Producer-Epoch	header	int			false	"epoch of the producer"	minimum(0)	maximum(32767)
+//	@Param			Tidewire-Sequence	header		int				false	"number of the first record in what the producer sent to the partition"	minimum(0)	maximum(2147483647)
 //	@Param			body				body		ProduceRequest	true	"records"
 //	@Success		200					{object}	ProduceAnswer
 //	@Header			200					{string}	Tidewire-Acks	"the level used"
@@ -131,7 +139,7 @@ func (a *API) produceRecords(c *Call) error { return a.produce(c, nil) }
 //	@Success		207					{object}	ProduceAnswer	"records ended differently"
 //	@Router			/v1/topics/{topic}/partitions/{partition}/records [post]
 //	@x-content		{"request":{"application/x-ndjson":"rest.RecordInput","application/octet-stream":"binary","text/plain":"text"},"response":{"200":{"application/x-ndjson":"rest.ProduceLine"}}}
-//	@x-errors		["unknown-topic","unknown-partition","record-too-large","invalid-timestamp","leader-unavailable","not-enough-replicas","not-enough-replicas-after-append","storage-full","storage-error","timeout"]
+//	@x-errors		["unknown-topic","unknown-partition","record-too-large","invalid-timestamp","leader-unavailable","not-enough-replicas","not-enough-replicas-after-append","storage-full","storage-error","timeout","offset-mismatch","fenced","out-of-order-sequence","unknown-producer","invalid-transaction-state"]
 func (a *API) producePartition(c *Call) error {
 	p, err := c.pathPartition()
 	if err != nil {
@@ -168,12 +176,21 @@ func (a *API) produce(c *Call, path *model.PartitionID) error {
 	if err := checkProduceParameters(c, media); err != nil {
 		return err
 	}
+	if s.req.Sequence, err = c.sequence(); err != nil {
+		return err
+	}
+	if s.req.Expected, err = c.expectedOffset(); err != nil {
+		return err
+	}
 	return c.readBody(func(body []byte) error {
 		if !isJSON {
 			if err := s.rawRecord(c, body, path); err != nil {
 				return err
 			}
 			return a.submit(c, s)
+		}
+		if err := c.hold.Grow(recordjson.Footprint(body)); err != nil {
+			return err
 		}
 		r := requests.Get()
 		defer requests.Put(r)
@@ -257,27 +274,37 @@ func produceLevel(c *Call) (partition.Acks, time.Duration, error) {
 
 // take copies decoded records into the request's shape.
 func (s *produceScratch) take(recs []recordjson.Rec, path *model.PartitionID) error {
-	s.records, s.routing = s.records[:0], s.routing[:0]
+	s.records, s.routing = FromJSON(recs, s.records, s.routing)
+	if path == nil {
+		return nil
+	}
+	for i := range s.routing {
+		to := &s.routing[i]
+		if to.HasPartition && to.Partition != *path {
+			return model.Invalid("/records/"+strconv.Itoa(i)+"/partition", "partition %d is not the path's partition %d", to.Partition, *path)
+		}
+		to.Partition, to.HasPartition = *path, true
+	}
+	return nil
+}
+
+// FromJSON gives decoded records the shape of a produce request, in the memory of records
+// and routing, whose content it replaces. The bytes stay where they are.
+func FromJSON(recs []recordjson.Rec, records []record.Record, routing []broker.Routing) ([]record.Record, []broker.Routing) {
+	records, routing = records[:0], routing[:0]
 	for i := range recs {
 		r := &recs[i]
-		to := broker.Routing{
-			Partition: r.Partition, HasPartition: r.HasPartition,
-			PartitionKey: r.PartitionKey, HasPartitionKey: r.HasPartitionKey,
-		}
-		if path != nil {
-			if r.HasPartition && r.Partition != *path {
-				return model.Invalid("/records/"+strconv.Itoa(i)+"/partition", "partition %d is not the path's partition %d", r.Partition, *path)
-			}
-			to.Partition, to.HasPartition = *path, true
-		}
 		ts := broker.NoTimestamp
 		if r.HasTimestamp {
 			ts = r.Timestamp
 		}
-		s.records = append(s.records, record.Record{Timestamp: ts, Key: r.Key, Value: r.Value, Headers: r.Headers})
-		s.routing = append(s.routing, to)
+		records = append(records, record.Record{Timestamp: ts, Key: r.Key, Value: r.Value, Headers: r.Headers})
+		routing = append(routing, broker.Routing{
+			Partition: r.Partition, HasPartition: r.HasPartition,
+			PartitionKey: r.PartitionKey, HasPartitionKey: r.HasPartitionKey,
+		})
 	}
-	return nil
+	return records, routing
 }
 
 func (a *API) submit(c *Call, s *produceScratch) error {
@@ -300,34 +327,45 @@ func (a *API) answerProduce(c *Call, s *produceScratch, res *broker.ProduceResul
 		c.Header("Tidewire-Warning", res.Warning)
 	}
 	if res.Failed == len(res.Results) {
-		if e := commonFailure(res.Results); e != nil && s.req.Acks != partition.AcksNone {
+		if e := CommonFailure(res.Results); e != nil && s.req.Acks != partition.AcksNone {
 			return e
 		}
 	}
 	if s.req.Acks == partition.AcksNone {
 		return c.JSON(http.StatusAccepted, Accepted{len(res.Results)})
 	}
+	b := append(s.answer[:0], `{"results":`...)
+	b, status, err := AppendResults(b, &s.results, res.Results, c.occurrence())
+	if err != nil {
+		return err
+	}
+	s.answer = append(b, "}\n"...)
+	c.bytes(status, "application/json", s.answer)
+	return nil
+}
+
+// AppendResults appends the list of what became of each record, as every door tells it.
+// The status is 207 where some failed.
+func AppendResults(b []byte, form *recordjson.Results, results []broker.RecordResult, at problem.Occurrence) ([]byte, int, error) {
 	status := http.StatusOK
-	b := append(s.answer[:0], `{"results":[`...)
-	for i := range res.Results {
-		r := &res.Results[i]
+	b = append(b, '[')
+	for i := range results {
+		r := &results[i]
 		if i > 0 {
 			b = append(b, ',')
 		}
 		if r.Err == nil {
-			b = s.results.Append(b, r.Partition, r.Offset, r.Timestamp)
+			b = form.Append(b, r.Partition, r.Offset, r.Timestamp)
 			continue
 		}
 		status = http.StatusMultiStatus
-		p, err := json.Marshal(ProduceResult{Problem: new(problem.Of(r.Err, c.occurrence()))}.failed())
+		p, err := json.Marshal(ProduceResult{Problem: new(problem.Of(r.Err, at))}.failed())
 		if err != nil {
-			return err
+			return b, status, err
 		}
 		b = append(b, p...)
 	}
-	s.answer = append(b, "]}\n"...)
-	c.bytes(status, "application/json", s.answer)
-	return nil
+	return append(b, ']'), status, nil
 }
 
 // failed is the form of a result that has a problem and nothing else.
@@ -337,8 +375,8 @@ func (r ProduceResult) failed() any {
 	}{r.Problem}
 }
 
-// commonFailure is the one error of all results, or nil where their codes differ.
-func commonFailure(results []broker.RecordResult) error {
+// CommonFailure is the one error of all results, or nil where their codes differ.
+func CommonFailure(results []broker.RecordResult) error {
 	if len(results) == 0 {
 		return nil
 	}
@@ -359,7 +397,7 @@ func commonFailure(results []broker.RecordResult) error {
 func (s *produceScratch) release() {
 	clear(s.records)
 	clear(s.routing)
-	s.req.Records, s.req.Routing = nil, nil
+	s.req = broker.ProduceRequest{}
 	if cap(s.records) <= 16<<10 && cap(s.answer) <= 1<<20 {
 		produceScratches.Put(s)
 	}

@@ -55,6 +55,9 @@ func (a *API) produceLines(c *Call, path *model.PartitionID) error {
 	if err := checkProduceParameters(c, mediaLines); err != nil {
 		return err
 	}
+	if err := notForLines(c); err != nil {
+		return err
+	}
 	name, given := c.only("results")
 	results, known := resultsNames[name]
 	if given && !known {

@@ -48,6 +48,9 @@ type Route struct {
 	Endless string   // media type whose bodies have no limit, since they are not held whole
 	Accept  []string // media types of the answer; empty: application/json
 	Unbuilt Unbuilt
+	// Records says that the answers are about records, whose clients need speed more than
+	// few bytes: they are not compressed.
+	Records bool
 	// Stream marks a WebSocket: it has no HEAD, and its handler looks at the query.
 	Stream bool
 
@@ -88,8 +91,10 @@ func (a *API) Register(router gin.IRoutes, more []*Route) {
 // serve wraps a route's handler with the checks that come before it.
 func (a *API) serve(r *Route) gin.HandlerFunc {
 	return func(g *gin.Context) {
-		c := &Call{Context: g, Route: r, api: a}
-		if err := a.run(c); err != nil {
+		c := &Call{Context: g, Route: r, api: a, hold: a.inflight.Hold()}
+		err := a.run(c)
+		c.hold.Release()
+		if err != nil {
 			a.fail(c, err)
 		}
 	}
@@ -120,6 +125,9 @@ func (a *API) run(c *Call) error {
 	}
 	if err := c.decodePath(); err != nil {
 		return err
+	}
+	if c.coding != "" && c.Request.Body != nil && c.Request.Body != http.NoBody {
+		defer c.inflate()()
 	}
 	return c.Route.Handle(c)
 }
@@ -246,9 +254,11 @@ func checkLength(c *Call) error {
 }
 
 func checkContentType(c *Call) error {
-	if err := checkContentEncoding(c); err != nil {
+	coding, err := requestCoding(c.Request.Header)
+	if err != nil {
 		return err
 	}
+	c.coding = coding
 	switch {
 	case c.Route.Body == RawBody && c.Route.Built():
 		_, err := produceMedia(c)
@@ -276,19 +286,6 @@ func requireUTF8(params map[string]string) error {
 		return model.Errorf(model.UnsupportedMediaType, "JSON is UTF-8 (RFC 8259); charset %q is not supported", cs)
 	}
 	return nil
-}
-
-func checkContentEncoding(c *Call) error {
-	given := c.Request.Header["Content-Encoding"]
-	if len(given) == 0 {
-		return nil
-	}
-	switch ce := strings.ToLower(strings.TrimSpace(given[0])); ce {
-	case "", "identity", "gzip", "zstd": // the last two are told apart in checkBuilt
-		return nil
-	default:
-		return model.Errorf(model.UnsupportedMediaType, "the content encoding %q is not supported", ce)
-	}
 }
 
 // checkAccept answers 406 where no media type of the route is acceptable.
@@ -328,9 +325,6 @@ func checkBuilt(c *Call) error {
 	}
 	if name := r.unbuilt.in(c.Request.Header); name != "" {
 		return notBuilt("header:"+name, "the header "+name)
-	}
-	if ce := c.Request.Header["Content-Encoding"]; len(ce) > 0 && ce[0] != "" && !strings.EqualFold(ce[0], "identity") {
-		return notBuilt("header:Content-Encoding", "a compressed body")
 	}
 	if len(r.Unbuilt.Content) > 0 {
 		if mt := mediaType(c.Request.Header.Get("Content-Type")); slices.Contains(r.Unbuilt.Content, mt) {

@@ -146,6 +146,11 @@ func (p *Partition) appendLocked(s *Slice) {
 	for _, i := range s.Select {
 		r := &s.Records[i]
 		if p.builder.Count() > 0 && p.builder.SizeWith(r.Timestamp, r.Key, r.Value, r.Headers) > p.settings.MaxMessageBytes {
+			if s.Sequence != nil || s.Expected != nil {
+				s.finishLocked(model.Errorf(model.RecordTooLarge, "the records take more than max.message.bytes=%d, and with a producer id or an expected offset they must be one batch",
+					p.settings.MaxMessageBytes))
+				return
+			}
 			b, err := p.builder.Finish(p.settings.Codec)
 			if err != nil {
 				s.finishLocked(err)
@@ -156,9 +161,37 @@ func (p *Partition) appendLocked(s *Slice) {
 		}
 		p.builder.Add(r.Timestamp, r.Key, r.Value, r.Headers)
 	}
-	app, err := p.writeLocked(p.batches)
+	app, err := p.writeSliceLocked(s)
 	p.placeLocked(s, app, app.First, err)
 	p.syncIfAwaitedLocked()
+}
+
+// writeSliceLocked appends the builder's batch, behind earlier ones of the slice, under the
+// slice's conditions. That a producer repeats itself is found before the log end is looked
+// at: the first time has moved it.
+func (p *Partition) writeSliceLocked(s *Slice) (log.Appended, error) {
+	if q := s.Sequence; q != nil {
+		p.builder.SetProducer(q.ID, q.Epoch, q.First)
+	}
+	if end := p.log.LogEnd(); s.Expected != nil && end != *s.Expected {
+		mismatch := model.Errorf(model.OffsetMismatch, "partition %d ends at offset %d, not %d", p.ID, end, *s.Expected).WithExtra("log_end_offset", end)
+		if s.Sequence == nil || p.producers == nil {
+			return log.Appended{}, mismatch
+		}
+		b, err := p.builder.Finish(p.settings.Codec)
+		if err != nil {
+			return log.Appended{}, err
+		}
+		retry, err := p.producers.FindRetry(b, p.now())
+		if retry == nil && err == nil {
+			err = mismatch
+		}
+		if err != nil {
+			return log.Appended{}, err
+		}
+		return *retry, nil
+	}
+	return p.writeLocked(p.batches)
 }
 
 // keylessRun is how many bytes without keys a partition takes before the next one is
@@ -194,6 +227,9 @@ func (p *Partition) placeLocked(s *Slice, app log.Appended, base model.Offset, e
 	}
 	s.Base, s.end = base, base+model.Offset(len(s.Select))
 	s.AppendTime = app.LogAppendTime
+	if app.Duplicate {
+		s.Duplicate, s.StoredTime = true, app.MaxTimestamp
+	}
 	s.state = sliceAppended
 	if s.Keyless {
 		if p.keyless += s.size; p.keyless >= keylessRun {
@@ -232,6 +268,8 @@ type State struct {
 	Appended   bool // Base and AppendTime are known
 	Base       model.Offset
 	AppendTime int64
+	Duplicate  bool
+	StoredTime int64
 	Err        error
 }
 
@@ -242,6 +280,6 @@ func (p *Partition) Abandon(s *Slice) State {
 	defer p.mu.Unlock()
 	return State{
 		Done: s.state == sliceDone, Appended: s.state == sliceAppended || s.state == sliceDone && s.Err == nil,
-		Base: s.Base, AppendTime: s.AppendTime, Err: s.Err,
+		Base: s.Base, AppendTime: s.AppendTime, Duplicate: s.Duplicate, StoredTime: s.StoredTime, Err: s.Err,
 	}
 }

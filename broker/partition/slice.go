@@ -27,9 +27,15 @@ type Slice struct {
 	Acks    Acks
 	Keyless bool // no key and no partition were given: the slice may be anywhere
 	Plain   bool // may share a batch with other requests
+	// Sequence and Expected belong to slices that are not plain, whose records are one
+	// batch; nil: none.
+	Sequence *Sequence
+	Expected *model.Offset // what the log end must be for the slice to be appended
 
 	Base       model.Offset // offset of the first record
 	AppendTime int64        // the log append time in milliseconds, or −1 under CreateTime
+	Duplicate  bool         // the records were appended by an earlier request of the producer
+	StoredTime int64        // where Duplicate: the largest timestamp of the stored records
 	Err        error
 
 	end     model.Offset // offset after the last record
@@ -37,6 +43,14 @@ type Slice struct {
 	first   int          // index of the first record within the open batch
 	state   sliceState
 	waiting *Completion
+}
+
+// Sequence is where a slice stands in what an idempotent producer sends to its partition
+// (KIP-98).
+type Sequence struct {
+	ID    model.ProducerID
+	Epoch model.ProducerEpoch
+	First int32 // of the slice's first record
 }
 
 type sliceState uint8

@@ -31,6 +31,7 @@ import (
 	"tidewire/internal/config"
 	"tidewire/internal/datadir"
 	"tidewire/internal/fsx"
+	"tidewire/internal/inflight"
 	"tidewire/internal/lifecycle"
 	"tidewire/storage/log"
 	"tidewire/web"
@@ -271,15 +272,17 @@ func (n *Node) startServer(context.Context) error {
 	}
 	registry := prometheus.NewRegistry()
 	n.broker.RegisterMetrics(registry)
+	budget := inflight.New(max(int64(n.cfg.HTTPInflightBytes), 64<<20))
+	web.RegisterInflight(registry, budget)
 	metrics := web.NewMetrics(registry)
 	n.streams = ws.New(ws.Config{
-		Broker: n.broker, Tokens: n.auth.Tokens, Logger: n.logger, Now: n.now, Group: n.group,
+		Broker: n.broker, Tokens: n.auth.Tokens, Logger: n.logger, Now: n.now, Group: n.group, Inflight: budget,
 		AllowedOrigins: web.AllowedOrigins(n.cfg.HTTP.CORSOrigins),
 	})
 	api := rest.New(rest.Config{
 		Broker: n.broker, Auth: n.auth, Cluster: n.cluster, Process: n, Logger: n.logger, Now: n.now,
 		Version: buildinfo.Version, Prefix: n.cfg.HTTP.PathPrefix, Metrics: metrics.Handler(),
-		MetricsPublic: n.cfg.HTTP.MetricsPublic || n.cfg.Dev, Proxied: len(n.cfg.HTTP.TrustedProxies) > 0,
+		Inflight: budget, MetricsPublic: n.cfg.HTTP.MetricsPublic || n.cfg.Dev, Proxied: len(n.cfg.HTTP.TrustedProxies) > 0,
 	})
 	n.server, err = web.New(web.Config{
 		API: api, Streams: web.NewStreams(n.streams), Metrics: metrics, Logger: n.logger, Prefix: n.cfg.HTTP.PathPrefix,

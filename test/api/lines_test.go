@@ -576,3 +576,41 @@ func TestLongLinesPass(t *testing.T) {
 	read := decoded(t, a.get(path+"/partitions/0/records?offset=1&max_records=1"), 200)["records"].([]any)[0].(object)
 	require.Equal(t, strings.Repeat("\x01", 1_000_000), read["value"])
 }
+
+// TestARequestWithoutLinesYetEndsWithAUsualProblem takes away what a request needs before
+// it sent anything.
+func TestARequestWithoutLinesYetEndsWithAUsualProblem(t *testing.T) {
+	t.Parallel()
+	a := ownAPI(t)
+	path := a.topic("t", 1, nil)
+	token := a.login2("user")
+	a.rule("user", rule{"allow", "literal", "write", "topic", "t"})
+	for _, c := range []struct {
+		status int
+		token  string
+		take   func()
+	}{
+		{401, token, func() { wants(t, a.patch("/v1/users/user", object{"disabled": true}), 200, "") }},
+		{404, a.admin, func() { wants(t, a.remove(path), 204, "") }},
+		{503, a.admin, func() { go a.Stop() }},
+	} {
+		if c.status == 503 {
+			a.topic("t", 1, nil)
+		}
+		d := a.duplex(path+"/records", c.token)
+		select { // that it is under way is told by the socket that it holds open
+		case res := <-d.answer:
+			t.Fatalf("answered too early: %v", res)
+		case <-time.After(100 * time.Millisecond):
+		}
+		c.take()
+		res := <-d.answer
+		require.NotNil(t, res)
+		require.Equal(t, c.status, res.StatusCode)
+		var p object
+		require.NoError(t, json.NewDecoder(res.Body).Decode(&p))
+		require.Equal(t, "not-applied", p["outcome"])
+		require.NoError(t, res.Body.Close())
+		_ = d.body.Close()
+	}
+}
