@@ -75,8 +75,9 @@ func newCORS(origins []string) *cors {
 
 const (
 	corsMethods = "GET, HEAD, POST, PUT, PATCH, DELETE"
-	corsHeaders = "Authorization, Content-Type, Accept, If-Match, X-Request-Id, Traceparent, Idempotency-Key, Tidewire-Key, Tidewire-Expected-Offset, Tidewire-Cursor, Last-Event-ID"
-	corsExpose  = "ETag, Location, Retry-After, X-Request-Id, Tidewire-Acks, Tidewire-Warning"
+	corsHeaders = "Authorization, Content-Type, Content-Encoding, Accept, If-Match, X-Request-Id, Traceparent, Idempotency-Key, Tidewire-Key, Tidewire-Expected-Offset, " +
+		"Tidewire-Producer-Id, Tidewire-Producer-Epoch, Tidewire-Sequence, Tidewire-Cursor, Last-Event-ID"
+	corsExpose = "ETag, Location, Retry-After, X-Request-Id, Tidewire-Acks, Tidewire-Warning"
 )
 
 // allows reports whether pages of that origin may use the API.
