@@ -89,7 +89,7 @@ func TestLinesComeOutAsTheyWentIn(t *testing.T) {
 		in.put(nil, end)
 		lines, err := takeAll(t, in)
 		require.ErrorIs(t, err, end)
-		require.Equal(t, want, append(got, lines...))
+		require.Equal(t, append([]string{}, want...), append(append([]string{}, got...), lines...))
 	})
 }
 
