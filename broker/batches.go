@@ -37,6 +37,8 @@ type BatchRequest struct {
 	Batches []byte
 	Acks    partition.Acks
 	Timeout time.Duration // how long acks=all may take, and waiting for inflation
+	// Expected is what the partition's log end must be; nil: anything.
+	Expected *model.Offset
 	// Timestamps asks for each record's timestamp in the result.
 	Timestamps bool
 }
@@ -73,7 +75,7 @@ func (cfg *topicConfig) rules() ingest.Rules {
 // were not applied: corrupt-batch, invalid-record, unsupported-compression, request-too-large;
 // forbidden, unknown-topic, unknown-partition; record-too-large (stored, or inflated),
 // invalid-timestamp, invalid-transaction-state (no transaction of this producer is open),
-// out-of-order-sequence, fenced, unknown-producer, storage-full, leader-unavailable,
+// out-of-order-sequence, fenced, unknown-producer, offset-mismatch, storage-full, leader-unavailable,
 // not-enough-replicas.
 func (b *Broker) ProduceBatches(ctx context.Context, c Caller, req *BatchRequest, use func(*BatchResult)) error {
 	parsed, err := ingest.Parse(req.Batches, maxBatchRecords)
@@ -100,7 +102,7 @@ func (b *Broker) ProduceBatches(ctx context.Context, c Caller, req *BatchRequest
 	}
 	call := b.calls.Get().(*produceCall)
 	call.reset(0, 0)
-	call.slices = append(call.slices, partition.Slice{Batches: checked.Bytes, Count: parsed.Records, Acks: req.Acks})
+	call.slices = append(call.slices, partition.Slice{Batches: checked.Bytes, Count: parsed.Records, Acks: req.Acks, Expected: req.Expected})
 	call.parts = append(call.parts, part)
 	call.done.Reset(1)
 	part.Submit(&call.slices[0], call.done)

@@ -83,17 +83,18 @@ type Broker struct {
 	now        func() time.Time
 	appended   func(bytes int)
 
-	topics     sync.Map   // name → *topic
-	calls      *sync.Pool // of *produceCall; a pool of its own, as their channels belong to this broker's time
-	diskFull   atomic.Bool
-	retention  retention
-	compaction compaction
-	inflation  *record.Budget // of the node, for batches that inflate to much
-	ingest     *ingest.Pool
-	checked    ingest.Results
-	draining   chan struct{} // closed by Drain
-	drained    sync.Once
-	cancel     func()
+	topics      sync.Map   // name → *topic
+	calls       *sync.Pool // of *produceCall; a pool of its own, as their channels belong to this broker's time
+	diskFull    atomic.Bool
+	producerIDs producerIDs
+	retention   retention
+	compaction  compaction
+	inflation   *record.Budget // of the node, for batches that inflate to much
+	ingest      *ingest.Pool
+	checked     ingest.Results
+	draining    chan struct{} // closed by Drain
+	drained     sync.Once
+	cancel      func()
 
 	watchMu sync.Mutex
 	guards  map[*Guard]string // guarded by watchMu: with the name of the caller's user
@@ -126,9 +127,10 @@ func New(c Config) *Broker {
 		appended: c.Appended, inflation: c.Inflation, ingest: ingest.NewPool(parallelInflation(), c.Inflation),
 		nodeID: c.NodeID, meta: c.Metadata, authorizer: c.Authorizer, store: c.Store, logger: c.Logger,
 		group: c.Group, now: c.Now, draining: make(chan struct{}), guards: map[*Guard]string{},
-		retention:  retention{interval: c.RetentionInterval, kick: make(chan struct{}, 1), clock: newClockWatch(c.Now, c.Monotonic)},
-		compaction: compaction{interval: c.CompactionInterval, retries: map[*log.Log]*compactionRetry{}},
-		calls:      newProducePool(), pending: map[string]struct{}{},
+		retention:   retention{interval: c.RetentionInterval, kick: make(chan struct{}, 1), clock: newClockWatch(c.Now, c.Monotonic)},
+		compaction:  compaction{interval: c.CompactionInterval, retries: map[*log.Log]*compactionRetry{}},
+		producerIDs: newProducerIDs(),
+		calls:       newProducePool(), pending: map[string]struct{}{},
 		unopened: map[string]struct{}{}, opening: make(chan struct{}, openers), kick: make(chan struct{}, 1), pass: make(chan struct{}),
 	}
 }

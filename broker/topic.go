@@ -145,8 +145,21 @@ func settingsOf(c *metadata.TopicConfig) partition.Settings {
 	return partition.Settings{MaxMessageBytes: int(c.MaxMessageBytes), MinInsyncReplicas: int(c.MinInsyncReplicas), Codec: codec}
 }
 
+// recordError is about a part of the ith record of a request, or of a record that stands
+// alone.
 func recordError(c model.Code, i int, part, format string, args ...any) error {
 	e := model.Errorf(c, format, args...)
-	e.Fields = []model.FieldError{{Pointer: fmt.Sprintf("/records/%d%s", i, part), Detail: e.Detail}}
+	at := part
+	if i != single {
+		at = fmt.Sprintf("/records/%d%s", i, part)
+	}
+	e.Fields = []model.FieldError{{Pointer: at, Detail: e.Detail}}
 	return e
+}
+
+func recordName(i int) string {
+	if i == single {
+		return "the record"
+	}
+	return fmt.Sprintf("record %d", i)
 }

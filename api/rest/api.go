@@ -10,6 +10,7 @@ import (
 	"tidewire/auth"
 	"tidewire/broker"
 	"tidewire/cluster/metadata"
+	"tidewire/internal/inflight"
 	"tidewire/internal/model"
 )
 
@@ -51,6 +52,8 @@ type Config struct {
 	MetricsPublic bool
 	// TrustedProxies are those that may tell the client's address, and how it asked.
 	TrustedProxies []netip.Prefix
+	// Inflight bounds the bytes of requests under way; nil: nothing does.
+	Inflight *inflight.Budget
 }
 
 // API is the REST door.
@@ -69,6 +72,7 @@ type API struct {
 	metricsPublic  bool
 	proxies        []netip.Prefix
 	metricsHandler http.Handler
+	inflight       *inflight.Budget
 }
 
 // New returns an API that serves nothing until Register.
@@ -77,6 +81,7 @@ func New(c Config) *API {
 		broker: c.Broker, service: c.Auth.Service, tokens: c.Auth.Tokens, authz: c.Auth.Authorizer, decider: c.Auth.Authorizer,
 		cluster: c.Cluster, process: c.Process, logger: c.Logger, now: c.Now, version: c.Version,
 		prefix: c.Prefix, metricsPublic: c.MetricsPublic, metricsHandler: c.Metrics, proxies: c.TrustedProxies,
+		inflight: c.Inflight,
 	}
 }
 

@@ -25,6 +25,9 @@ func (a *API) produceBatches(c *Call, path *model.PartitionID) error {
 	if !to.HasPartition {
 		return model.Invalid("query:partition", "record batches are for one partition: give partition, or use the address of a partition")
 	}
+	if req.Expected, err = c.expectedOffset(); err != nil {
+		return err
+	}
 	req.Partition, req.Timestamps = to.Partition, req.Acks != partition.AcksNone
 	return c.readBody(func(body []byte) error {
 		req.Batches = body
@@ -36,11 +39,13 @@ func (a *API) produceBatches(c *Call, path *model.PartitionID) error {
 
 // checkBatchParameters refuses what would say again, or otherwise, what batches say.
 func checkBatchParameters(c *Call) error {
-	if err := checkRawParameters(c, batchBody); err != nil {
+	if err := checkProduceParameters(c, mediaBatches); err != nil {
 		return err
 	}
-	if _, given := c.Request.Header[keyHeader]; given {
-		return model.Invalid("header:"+keyHeader, "%s belongs to a raw body; record batches say it of each record", keyHeader)
+	for _, name := range []string{keyHeader, producerIDHeader, producerEpochHeader, sequenceHeader, sequenceAlias} {
+		if _, given := c.Request.Header[name]; given {
+			return model.Invalid("header:"+name, "record batches say themselves what %s does", name)
+		}
 	}
 	headers, err := rawHeaders(c.Request.Header)
 	if err == nil && len(headers) > 0 {

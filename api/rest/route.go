@@ -45,8 +45,12 @@ type Route struct {
 	Query   []string // parameters that the route knows
 	Body    Body
 	MaxBody int64    // bytes; 0: 1 MiB
+	Endless string   // media type whose bodies have no limit, since they are not held whole
 	Accept  []string // media types of the answer; empty: application/json
 	Unbuilt Unbuilt
+	// Records says that the answers are about records, whose clients need speed more than
+	// few bytes: they are not compressed.
+	Records bool
 	// Stream marks a WebSocket: it has no HEAD, and its handler looks at the query.
 	Stream bool
 
@@ -87,8 +91,10 @@ func (a *API) Register(router gin.IRoutes, more []*Route) {
 // serve wraps a route's handler with the checks that come before it.
 func (a *API) serve(r *Route) gin.HandlerFunc {
 	return func(g *gin.Context) {
-		c := &Call{Context: g, Route: r, api: a}
-		if err := a.run(c); err != nil {
+		c := &Call{Context: g, Route: r, api: a, hold: a.inflight.Hold()}
+		err := a.run(c)
+		c.hold.Release()
+		if err != nil {
 			a.fail(c, err)
 		}
 	}
@@ -119,6 +125,9 @@ func (a *API) run(c *Call) error {
 	}
 	if err := c.decodePath(); err != nil {
 		return err
+	}
+	if c.coding != "" && c.Request.Body != nil && c.Request.Body != http.NoBody {
+		defer c.inflate()()
 	}
 	return c.Route.Handle(c)
 }
@@ -188,16 +197,19 @@ func failureLevel(request context.Context, status int) slog.Level {
 }
 
 func checkLength(c *Call) error {
-	if n := c.Request.ContentLength; n > c.Route.maxBody() {
-		return tooLarge(c.Route.maxBody())
+	n := c.Request.ContentLength
+	if n <= c.Route.maxBody() || c.Route.Endless != "" && mediaType(c.Request.Header.Get("Content-Type")) == c.Route.Endless {
+		return nil
 	}
-	return nil
+	return tooLarge(c.Route.maxBody())
 }
 
 func checkContentType(c *Call) error {
-	if err := checkContentEncoding(c); err != nil {
+	coding, err := requestCoding(c.Request.Header)
+	if err != nil {
 		return err
 	}
+	c.coding = coding
 	switch {
 	case c.Route.Body == RawBody && c.Route.Built():
 		_, err := produceMedia(c)
@@ -217,23 +229,14 @@ func requireJSON(h http.Header) error {
 	if err != nil || mt != "application/json" {
 		return model.Errorf(model.UnsupportedMediaType, "the body must be application/json, not %q", ct)
 	}
+	return requireUTF8(params)
+}
+
+func requireUTF8(params map[string]string) error {
 	if cs, ok := params["charset"]; ok && !strings.EqualFold(cs, "utf-8") {
 		return model.Errorf(model.UnsupportedMediaType, "JSON is UTF-8 (RFC 8259); charset %q is not supported", cs)
 	}
 	return nil
-}
-
-func checkContentEncoding(c *Call) error {
-	given := c.Request.Header["Content-Encoding"]
-	if len(given) == 0 {
-		return nil
-	}
-	switch ce := strings.ToLower(strings.TrimSpace(given[0])); ce {
-	case "", "identity", "gzip", "zstd": // the last two are told apart in checkBuilt
-		return nil
-	default:
-		return model.Errorf(model.UnsupportedMediaType, "the content encoding %q is not supported", ce)
-	}
 }
 
 // checkAccept answers 406 where no media type of the route is acceptable.
@@ -273,9 +276,6 @@ func checkBuilt(c *Call) error {
 	}
 	if name := r.unbuilt.in(c.Request.Header); name != "" {
 		return notBuilt("header:"+name, "the header "+name)
-	}
-	if ce := c.Request.Header["Content-Encoding"]; len(ce) > 0 && ce[0] != "" && !strings.EqualFold(ce[0], "identity") {
-		return notBuilt("header:Content-Encoding", "a compressed body")
 	}
 	if len(r.Unbuilt.Content) > 0 {
 		if mt := mediaType(c.Request.Header.Get("Content-Type")); slices.Contains(r.Unbuilt.Content, mt) {

@@ -74,18 +74,17 @@ func (a *API) topicRoutes() []*Route {
 
 // producing headers that belong to idempotence and transactions.
 var unbuiltProduce = Unbuilt{
-	Headers: []string{"Idempotency-Key", "Tidewire-Expected-Offset", "Tidewire-Producer-*", "Tidewire-Sequence", "Tidewire-Transaction"},
-	Content: []string{"application/x-ndjson"},
-	Query:   []string{"results"},
+	Headers: []string{"Idempotency-Key", "Tidewire-Transaction"},
 }
 
 func (a *API) recordRoutes() []*Route {
 	const one = "/v1/topics/{topic}/partitions/{partition}/records"
-	raw := slices.Concat([]string{"acks", "timeout_ms"}, rawParameters)
+	raw := slices.Concat([]string{"acks", "timeout_ms", "results"}, rawParameters)
 	return []*Route{
-		{Method: post, Path: "/v1/topics/{topic}/records", ID: "produce", Needs: "write topic", Body: RawBody, MaxBody: maxProduceBody, Query: raw, Handle: a.produceRecords, Unbuilt: unbuiltProduce},
-		{Method: post, Path: one, ID: "producePartition", Needs: "write topic", Body: RawBody, MaxBody: maxProduceBody, Query: raw, Handle: a.producePartition, Unbuilt: unbuiltProduce},
-		{Method: get, Path: one, ID: "fetch", Needs: "read topic", Query: fetchQuery, Handle: a.fetchRecords, Unbuilt: Unbuilt{
+		{Method: post, Path: "/v1/topics/{topic}/records", ID: "produce", Needs: "write topic", Body: RawBody, MaxBody: maxProduceBody, Endless: ndjson, Records: true, Query: raw, Handle: a.produceRecords, Unbuilt: unbuiltProduce},
+		{Method: post, Path: one, ID: "producePartition", Needs: "write topic", Body: RawBody, MaxBody: maxProduceBody, Endless: ndjson, Records: true, Query: raw, Handle: a.producePartition, Unbuilt: unbuiltProduce},
+		{Method: post, Path: "/v1/producers", ID: "createProducer", Needs: "idempotent-write cluster, or write to any topic", Handle: a.createProducer},
+		{Method: get, Path: one, ID: "fetch", Needs: "read topic", Records: true, Query: fetchQuery, Handle: a.fetchRecords, Unbuilt: Unbuilt{
 			Accept: []string{"application/x-ndjson", "application/vnd.kafka.record-batches"},
 		}},
 	}
@@ -138,7 +137,6 @@ func unbuiltRoutes() []*Route {
 		{"/v1/groups/{group}/members/{member}/heartbeat", "POST"},
 		{"/v1/groups/{group}/offsets", "GET PUT DELETE"},
 		{"/v1/groups/{group}/reset-offsets", "POST"},
-		{"/v1/producers", "POST"},
 		{"/v1/transactions", "GET POST"},
 		{"/v1/transactions/execute", "POST"},
 		{"/v1/transactions/{id}", "GET"},

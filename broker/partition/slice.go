@@ -27,6 +27,10 @@ type Slice struct {
 	Acks    Acks
 	Keyless bool // no key and no partition were given: the slice may be anywhere
 	Plain   bool // may share a batch with other requests
+	// Sequence and Expected belong to slices that are not plain, whose records are one
+	// batch; nil: none.
+	Sequence *Sequence
+	Expected *model.Offset // what the log end must be for the slice to be appended
 
 	// Batches are whole batches to append as they are, Count records in all, in the place of
 	// Records and Select. Submit may write into them and does not keep them.
@@ -35,6 +39,8 @@ type Slice struct {
 
 	Base       model.Offset // offset of the first record
 	AppendTime int64        // the log append time in milliseconds, or −1 under CreateTime
+	Duplicate  bool         // the records were appended by an earlier request of the producer
+	StoredTime int64        // where Duplicate: the largest timestamp of the stored records
 	Err        error
 
 	end     model.Offset // offset after the last record
@@ -50,6 +56,14 @@ func (s *Slice) records() int {
 		return s.Count
 	}
 	return len(s.Select)
+}
+
+// Sequence is where a slice stands in what an idempotent producer sends to its partition
+// (KIP-98).
+type Sequence struct {
+	ID    model.ProducerID
+	Epoch model.ProducerEpoch
+	First int32 // of the slice's first record
 }
 
 type sliceState uint8

@@ -40,8 +40,9 @@ var table = []row{
 
 	{pkg: "api/problem", may: []string{"internal/model"}, why: "it turns the error table into answers"},
 	{pkg: "api/recordjson", may: []string{"storage/record", "internal/model"}, why: "a codec: JSON on one side, records on the other"},
-	{pkg: "api/rest", may: []string{"api/problem", "api/recordjson", "auth", "broker", "broker/partition", "cluster", "cluster/metadata", "storage/record", "openapi", "internal/model", "internal/buildinfo"}, why: "handlers decode, call and encode; streams are in web, logs behind the broker"},
-	{pkg: "web", below: true, may: []string{"web/...", "api/problem", "api/recordjson", "api/rest", "auth", "broker", "broker/partition", "cluster", "cluster/metadata", "storage/record", "openapi", "ui", "internal/model", "internal/lifecycle", "internal/buildinfo"}, why: "the server decodes, calls and encodes; logs are behind the broker"},
+	{pkg: "api/lines", may: []string{"api/problem", "api/recordjson", "broker", "broker/partition", "storage/record", "internal/inflight", "internal/lifecycle", "internal/model"}, why: "it turns lines into records and answers for them; routes and rights are others' business"},
+	{pkg: "api/rest", may: []string{"api/lines", "internal/inflight", "api/problem", "api/recordjson", "auth", "broker", "broker/partition", "cluster", "cluster/metadata", "storage/record", "openapi", "internal/model", "internal/buildinfo"}, why: "handlers decode, call and encode; streams are in web, logs behind the broker"},
+	{pkg: "web", below: true, may: []string{"web/...", "api/lines", "internal/inflight", "api/problem", "api/recordjson", "api/rest", "auth", "broker", "broker/partition", "cluster", "cluster/metadata", "storage/record", "openapi", "ui", "internal/model", "internal/lifecycle", "internal/buildinfo"}, why: "the server decodes, calls and encodes; logs are behind the broker"},
 	{pkg: "web/h1", may: []string{"internal/lifecycle"}, why: "a connection loop serves any handler and knows none"},
 
 	{pkg: "openapi", why: "it embeds the document"},
@@ -49,6 +50,7 @@ var table = []row{
 	{pkg: "ui", why: "it embeds the console"},
 
 	{pkg: "internal/config", may: []string{"internal/model", "internal/buildinfo"}, why: "settings are read before anything is built from them"},
+	{pkg: "internal/inflight", may: []string{"internal/model"}, why: "it counts bytes for any door"},
 	{pkg: "internal/datadir", may: []string{"internal/model", "internal/fsx"}, why: "it holds the data folder for whoever opens it"},
 	{pkg: "internal/client", below: true, may: []string{"internal/client/...", "api/recordjson", "storage/record", "internal/model", "internal/lifecycle", "internal/buildinfo", "internal/config"}, why: "a client knows a node by its HTTP interface alone"},
 	{pkg: "internal/node", anything: true, why: "the composition root"},

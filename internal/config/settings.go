@@ -137,6 +137,8 @@ func operationRows() []row {
 			func(c *Config) *Size { return &c.DiskReserve }),
 		duration(Setting{Name: "log-sync-interval", Default: "2ms", Doc: "Time between syncs of logs on which no `acks=all` request waits: 100µs to 10s"},
 			100*time.Microsecond, 10*time.Second, func(c *Config) *time.Duration { return &c.LogSyncInterval }),
+		size(Setting{Name: "http-inflight-bytes", Default: "512MiB", Doc: "Memory that bodies of HTTP requests and WebSocket frames under way may take together, records in them included; what comes beyond is refused with 429. At least 64MiB"},
+			func(c *Config) *Size { return &c.HTTPInflightBytes }),
 		size(Setting{Name: "compaction-buffer", Default: "128MiB", Doc: "Memory for the keys that one pass of compaction covers, 24 bytes each; taken only while a pass runs, and at least 1MiB"},
 			func(c *Config) *Size { return &c.CompactionBuffer }),
 		integer(Setting{Name: "max-open-files", Default: "0", Unit: "files", Doc: "Files of partitions that are open at once, at most; those used longest ago are closed for others. 0 takes half of the descriptors that the process may have, at most 3072; below 64 it is 64"},

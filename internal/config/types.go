@@ -32,6 +32,8 @@ type Config struct {
 	ShutdownTimeout time.Duration
 	DiskReserve     Size // free bytes below which record writes are refused
 	LogSyncInterval time.Duration
+	// HTTPInflightBytes bounds what requests under way hold.
+	HTTPInflightBytes Size
 	// CompactionBuffer is the memory for the keys of one pass of compaction, in bytes.
 	CompactionBuffer Size
 	MaxOpenFiles     int // of the logs; 0: by the limit of the process

@@ -31,6 +31,7 @@ import (
 	"tidewire/internal/config"
 	"tidewire/internal/datadir"
 	"tidewire/internal/fsx"
+	"tidewire/internal/inflight"
 	"tidewire/internal/lifecycle"
 	"tidewire/storage/log"
 	"tidewire/storage/record"
@@ -280,15 +281,17 @@ func (n *Node) startServer(context.Context) error {
 	registry := prometheus.NewRegistry()
 	n.broker.RegisterMetrics(registry)
 	registerOpenFiles(registry, n.store)
+	budget := inflight.New(max(int64(n.cfg.HTTPInflightBytes), 64<<20))
+	web.RegisterInflight(registry, budget)
 	metrics := web.NewMetrics(registry)
 	api := rest.New(rest.Config{
 		Broker: n.broker, Auth: n.auth, Cluster: n.cluster, Process: n, Logger: n.logger, Now: n.now,
-		Version: buildinfo.Version, Prefix: n.cfg.HTTP.PathPrefix, Metrics: metrics.Handler(),
+		Version: buildinfo.Version, Prefix: n.cfg.HTTP.PathPrefix, Metrics: metrics.Handler(), Inflight: budget,
 		MetricsPublic: n.cfg.HTTP.MetricsPublic || n.cfg.Dev, TrustedProxies: n.cfg.HTTP.TrustedProxies,
 	})
 	friends := web.AllowedOrigins(n.cfg.HTTP.CORSOrigins)
 	n.streams = ws.New(ws.Config{
-		Broker: n.broker, Tokens: n.auth.Tokens, Logger: n.logger, Now: n.now, Group: n.group,
+		Broker: n.broker, Tokens: n.auth.Tokens, Logger: n.logger, Now: n.now, Group: n.group, Inflight: budget,
 		AllowedOrigins: func(r *http.Request) bool { return api.OwnOrigin(r) || friends(r) },
 	})
 	n.server, err = web.New(web.Config{

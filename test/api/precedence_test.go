@@ -46,7 +46,7 @@ func TestTheFirstOfTwoFaultsIsTold(t *testing.T) {
 			"501 before 400":                      {request{Method: "POST", Path: path + "/records", Token: a.admin, Body: "{", Header: header{"Idempotency-Key": "k"}}, 501, "not-implemented"},
 			"501 before 422":                      {request{Method: "POST", Path: "/v1/groups/g/reset-offsets?x=1", Token: a.admin, Body: "{}"}, 501, "not-implemented"},
 			"501 before a missing body":           {request{Method: "POST", Path: "/v1/groups/g/reset-offsets", Token: a.admin, Body: ""}, 501, "not-implemented"},
-			"501 before 413 of chunks":            {request{Method: "POST", Path: "/v1/topics", Token: a.admin, Body: strings.Repeat(" ", 1<<20+1), Chunked: true, Header: header{"Content-Encoding": "gzip"}}, 501, "not-implemented"},
+			"501 before 413 of chunks":            {request{Method: "POST", Path: path + "/records", Token: a.admin, Body: strings.Repeat(" ", 64<<20+1), Chunked: true, Header: header{"Tidewire-Transaction": "t"}}, 501, "not-implemented"},
 			"501 before 403":                      {request{Method: "GET", Path: path + "/partitions/0/records?offset=0", Token: nobody, Header: header{"Accept": "application/x-ndjson"}}, 501, "not-implemented"},
 			"501 before 404":                      {request{Method: "POST", Path: "/v1/topics/none/records", Token: a.admin, Body: "{", Header: header{"Idempotency-Key": "k"}}, 501, "not-implemented"},
 			"400 before 403":                      {request{Method: "POST", Path: path + "/records", Token: nobody, Body: "{"}, 400, "malformed-body"},

@@ -13,6 +13,7 @@ import (
 	"tidewire/api/problem"
 	"tidewire/auth"
 	"tidewire/broker"
+	"tidewire/internal/inflight"
 	"tidewire/internal/lifecycle"
 	"tidewire/internal/model"
 
@@ -41,7 +42,8 @@ type Config struct {
 	// AllowedOrigins says which pages of other origins may open sockets; nil: none. It
 	// is not asked for pages of the node's own origin.
 	AllowedOrigins func(r *http.Request) bool
-	MaxSockets     int // 0: DefaultMaxSockets; more are refused with rate-limited
+	Inflight       *inflight.Budget // bounds the bytes of produce frames under way; nil: nothing does
+	MaxSockets     int              // 0: DefaultMaxSockets; more are refused with rate-limited
 }
 
 // Handler serves the WebSocket endpoints. It is safe for concurrent use.
@@ -53,6 +55,7 @@ type Handler struct {
 	now        func() time.Time
 	origins    func(r *http.Request) bool
 	maxSockets int
+	budget     *inflight.Budget
 	times      timing
 	upgrader   websocket.Upgrader
 	stopping   chan struct{} // closed by Shutdown
@@ -83,7 +86,7 @@ var protocolTimes = timing{
 func New(c Config) *Handler {
 	h := &Handler{
 		broker: c.Broker, tokens: c.Tokens, group: c.Group, logger: c.Logger, now: c.Now,
-		origins: c.AllowedOrigins, maxSockets: c.MaxSockets, times: protocolTimes,
+		origins: c.AllowedOrigins, maxSockets: c.MaxSockets, budget: c.Inflight, times: protocolTimes,
 		stopping: make(chan struct{}), sockets: map[*session]struct{}{}, idle: make(chan struct{}),
 	}
 	if h.logger == nil {

@@ -25,8 +25,9 @@ type session struct {
 	at      problem.Occurrence
 	byQuery bool // the query subscribed; frames may not
 	reader  *reader
-	expires time.Time // of the token; zero: never
-	warned  bool      // auth-expiring was sent for this token
+	produce *producing // of a socket that produces; nil: one that consumes
+	expires time.Time  // of the token; zero: never
+	warned  bool       // auth-expiring was sent for this token
 
 	conn     *websocket.Conn
 	net      atomic.Pointer[pacedConn] // nil before the handshake
@@ -109,6 +110,7 @@ func (s *session) readFrames(context.Context) {
 		select {
 		case s.frames <- f:
 		case <-s.leaving:
+			f.drop()
 		}
 		// While a frame waited for run, pongs waited behind it.
 		if err := s.conn.SetReadDeadline(time.Now().Add(s.h.times.pong)); err != nil {
@@ -126,6 +128,9 @@ func (s *session) readFrame() (clientFrame, error) {
 	if kind != websocket.TextMessage {
 		return clientFrame{err: model.Errorf(model.MalformedBody, "frames are text; a binary one came")}, nil
 	}
+	if s.produce != nil {
+		return s.produce.read(r)
+	}
 	b, err := io.ReadAll(io.LimitReader(r, maxFrameBytes+1))
 	switch {
 	case err != nil:
@@ -138,6 +143,10 @@ func (s *session) readFrame() (clientFrame, error) {
 
 // run is the session's life after the handshake.
 func (s *session) run(ctx context.Context) {
+	if s.produce != nil {
+		s.end(s.produce.live(ctx))
+		return
+	}
 	s.end(s.live(ctx))
 }
 
@@ -295,10 +304,11 @@ func (s *session) leave(end ending) {
 	defer wait.Stop()
 	for {
 		select {
-		case _, open := <-s.frames:
+		case f, open := <-s.frames:
 			if !open {
 				return
 			}
+			f.drop()
 		case <-wait.C:
 			return
 		}
