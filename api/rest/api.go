@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"tidewire/auth"
@@ -67,6 +68,7 @@ type API struct {
 	metricsPublic  bool
 	proxied        bool
 	metricsHandler http.Handler
+	browses        atomic.Int64 // reads over partitions under way
 }
 
 // New returns an API that serves nothing until Register.

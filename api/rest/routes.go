@@ -76,6 +76,7 @@ func (a *API) recordRoutes() []*Route {
 	return []*Route{
 		{Method: post, Path: "/v1/topics/{topic}/records", ID: "produce", Needs: "write topic", Body: RawBody, MaxBody: maxProduceBody, Query: raw, Handle: a.produceRecords, Unbuilt: unbuiltProduce},
 		{Method: post, Path: one, ID: "producePartition", Needs: "write topic", Body: RawBody, MaxBody: maxProduceBody, Query: raw, Handle: a.producePartition, Unbuilt: unbuiltProduce},
+		{Method: get, Path: "/v1/topics/{topic}/records", ID: "browse", Needs: "read topic", Query: browseQuery, Accept: browseAccept, Handle: a.browseRecords},
 		{Method: get, Path: one, ID: "fetch", Needs: "read topic", Query: fetchQuery, Handle: a.fetchRecords, Unbuilt: Unbuilt{
 			Accept: []string{"application/x-ndjson", "application/vnd.kafka.record-batches"},
 		}},
@@ -121,7 +122,6 @@ func unbuiltRoutes() []*Route {
 		{"/v1/topic-configs", "GET"},
 		{"/v1/topics/{topic}/groups", "GET"},
 		{"/v1/topics/{topic}/access", "GET"},
-		{"/v1/topics/{topic}/records", "GET"},
 		{"/v1/topics/{topic}/partitions/{partition}/records/{offset}", "GET"},
 		{"/v1/groups", "GET"},
 		{"/v1/groups/{group}", "GET DELETE"},
