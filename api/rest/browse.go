@@ -286,7 +286,7 @@ func (q *browsing) readFilter(c *Call) error {
 		if !hasText {
 			return model.Invalid("query:q_in", "q_in says where q is looked for, and there is no q")
 		}
-		if f.In, ok = ParseParts(strings.Split(in, ",")); !ok {
+		if f.In, ok = browse.ParseParts(strings.Split(in, ",")); !ok {
 			return model.Invalid("query:q_in", "q_in is a list of key, value and headers, not %q", in)
 		}
 	}
@@ -296,20 +296,6 @@ func (q *browsing) readFilter(c *Call) error {
 	to, err := c.queryInt("to", intRange{0, 0, 1<<63 - 1})
 	f.To = to
 	return err
-}
-
-// ParseParts reads the names of the parts of records in which a text is looked for; not
-// ok: one is unknown or given twice, or there is none.
-func ParseParts(names []string) (in browse.Parts, ok bool) {
-	of := map[string]browse.Parts{"key": browse.InKey, "value": browse.InValue, "headers": browse.InHeaders}
-	for _, name := range names {
-		p := of[name]
-		if p == 0 || in&p != 0 {
-			return 0, false
-		}
-		in |= p
-	}
-	return in, in != 0
 }
 
 func (q *browsing) readLimits(c *Call) (err error) {

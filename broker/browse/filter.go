@@ -17,6 +17,40 @@ const (
 	InAll = InKey | InValue | InHeaders
 )
 
+var partNames = []struct {
+	part Parts
+	name string
+}{{InKey, "key"}, {InValue, "value"}, {InHeaders, "headers"}}
+
+// Names are the parts as clients name them.
+func (p Parts) Names() []string {
+	out := []string{}
+	for _, x := range partNames {
+		if p&x.part != 0 {
+			out = append(out, x.name)
+		}
+	}
+	return out
+}
+
+// ParseParts reads the names of parts; not ok: one is unknown or given twice, or there is
+// none.
+func ParseParts(names []string) (in Parts, ok bool) {
+	for _, name := range names {
+		var p Parts
+		for _, x := range partNames {
+			if x.name == name {
+				p = x.part
+			}
+		}
+		if p == 0 || in&p != 0 {
+			return 0, false
+		}
+		in |= p
+	}
+	return in, in != 0
+}
+
 // Filter says which records a read gives. The zero value gives all.
 type Filter struct {
 	// Text is a run of bytes that one of the parts In holds; empty: none is looked for.

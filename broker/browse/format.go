@@ -100,6 +100,11 @@ func (c *Cursor) append(b []byte) []byte {
 		b = append(b, byte(f.In))
 		b = append(binary.AppendUvarint(b, uint64(len(f.Text))), f.Text...)
 	}
+	return sealed(b)
+}
+
+// sealed appends the checksum.
+func sealed(b []byte) []byte {
 	return binary.BigEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
 }
 
