@@ -191,7 +191,6 @@ func TestAStreamWhoseClientReadsNothingIsCut(t *testing.T) {
 	conn, err := net.Dial("tcp", addr)
 	require.NoError(t, err)
 	defer conn.Close()
-	require.NoError(t, conn.(*net.TCPConn).SetReadBuffer(4096))
 	_, err = fmt.Fprintf(conn, "GET %s/records?follow=true&from=earliest HTTP/1.1\r\nHost: x\r\nAccept: application/x-ndjson\r\nAuthorization: Bearer %s\r\n\r\n", path, a.admin)
 	require.NoError(t, err)
 	batch := make([]object, 100)

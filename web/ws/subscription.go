@@ -115,7 +115,9 @@ const maxPreviewBytes = 1 << 20
 
 // decodeSearch makes the filter of q and q_in.
 func (s *subscription) decodeSearch(at string) error {
-	s.search = browse.Filter{Text: []byte(s.q), In: browse.InAll}
+	if s.q != "" {
+		s.search = browse.Filter{Text: []byte(s.q), In: browse.InAll}
+	}
 	if len(s.q) > browse.MaxTextBytes {
 		return model.Invalid(at+"q", "q has at most %d bytes", browse.MaxTextBytes)
 	}
