@@ -71,7 +71,6 @@ type browsingStream struct {
 	out  *paced
 	form lineForm
 	fit  fit
-	meta recordjson.Meta
 	buf  []byte
 
 	follow, count bool

@@ -51,6 +51,7 @@ func TestWebSocketReadersThatStopReadingCostOneFrameEach(t *testing.T) {
 	for range readers {
 		stalled(t, a, "busy")
 	}
+	began := time.Now()
 	reading := subscribed(t, a, "busy", 0)
 	records := 0
 	for range 150 { // 150 MB: many times over what the sockets' buffers take
@@ -66,7 +67,7 @@ func TestWebSocketReadersThatStopReadingCostOneFrameEach(t *testing.T) {
 	require.Equal(t, records+20_000, got, "from the earliest, each once")
 	grown := n.rss(t) - before
 	require.Less(t, grown, int64(readers)*stalledBytes+stalledSlack, "resident bytes beside %d readers that have stopped", readers)
-	t.Logf("%d readers that have stopped: %d MiB more resident", readers, grown>>20)
+	t.Logf("%d readers that have stopped: %d MiB more resident, %d records written and read in %s", readers, grown>>20, records, time.Since(began))
 }
 
 // subscribed opens a socket that reads a topic from the earliest record on; buffer is the

@@ -15,9 +15,11 @@ import (
 func TestASearchGivesTheRecordsThatContainItsText(t *testing.T) {
 	inBubble(t, func(t *testing.T, n *node) {
 		n.topic("t", 2)
+		now := time.Now().UnixMilli()
 		n.produceRecords("t", 0, []record.Record{
-			{Key: []byte("needle"), Value: []byte("key")}, {Value: []byte("a needle")}, {Value: []byte("Needle")},
-			{Value: []byte("header"), Headers: []record.Header{{Name: []byte("n"), Value: []byte("needle")}}},
+			{Timestamp: now, Key: []byte("needle"), Value: []byte("key")}, {Timestamp: now, Value: []byte("a needle")},
+			{Timestamp: now, Value: []byte("Needle")},
+			{Timestamp: now, Value: []byte("header"), Headers: []record.Header{{Name: []byte("n"), Value: []byte("needle")}}},
 		})
 		n.produce("t", 1, "hay", "needles")
 		for in, want := range map[string][]string{
