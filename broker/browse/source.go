@@ -229,14 +229,13 @@ func (s *source) readBelow(start model.Offset) error {
 		s.step = min(2*s.step, 1<<40)
 		return nil
 	}
-	for {
+	for reads := 1; ; reads++ {
 		first, last, err := s.ends()
 		if err != nil {
 			return err
 		}
 		if last >= s.Next {
-			covered := max(1, s.Next-first)
-			s.step = max(1, covered*model.Offset(s.merge.chunkBytes)/model.Offset(len(s.chunk))*3/4)
+			s.adapt(max(1, s.Next-first), reads)
 			return nil
 		}
 		if err := s.readFrom(last, s.Next); err != nil {
@@ -247,6 +246,17 @@ func (s *source) readBelow(start model.Offset) error {
 			return s.readFrom(max(first, start), s.Next)
 		}
 	}
+}
+
+// adapt chooses the next step: as far as a chunk should reach, by the size of what was
+// found; not further than that where a read did not come so far, as where segments are
+// small.
+func (s *source) adapt(covered model.Offset, reads int) {
+	reach := covered * model.Offset(s.merge.chunkBytes) / model.Offset(len(s.chunk)) * 3 / 4
+	if reads > 1 {
+		reach = min(reach, covered)
+	}
+	s.step = max(1, min(reach, 2*s.step))
 }
 
 // ends are the first offset of the chunk's batches and the one after them.

@@ -1,6 +1,7 @@
 package ws
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -39,7 +40,7 @@ func TestASearchGivesTheRecordsThatContainItsText(t *testing.T) {
 		c := n.connect(dialOptions{query: "topics=t&from=earliest&q=needle&q_in=headers,key&preview_bytes=2"})
 		sub := c.want("subscribed")
 		require.Equal(t, []any{"key", "headers"}, sub.All["q_in"])
-		require.EqualValues(t, 2, sub.All["preview_bytes"])
+		require.Equal(t, json.Number("2"), sub.All["preview_bytes"])
 		c.want("assigned")
 		require.Equal(t, []string{"0:ke", "0:he"}, c.records(2))
 	})
