@@ -13,9 +13,10 @@ TOOLS := $(CURDIR)/.cache/bin
 LINT  := $(TOOLS)/golangci-lint-$(GOLANGCI_LINT_VERSION)
 
 # The work tree's state is not stamped into binaries: a build needs no git.
-GOBUILD := go build -buildvcs=false -ldflags '-X tidewire/internal/buildinfo.Version=$(VERSION)'
+# Static and without paths of this machine, as a release is.
+GOBUILD := CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-X tidewire/internal/buildinfo.Version=$(VERSION)'
 
-.PHONY: help preflight run build ui generate generate-check fmt-check vet lint archtest unit check e2e test bench bench-go clean
+.PHONY: help preflight run build ui generate generate-check fmt-check vet lint archtest unit check e2e test bench bench-go release image clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -77,6 +78,12 @@ bench: build ## measure a node over HTTP, medians of RUNS, as in docs/performanc
 
 bench-go: preflight ## run the Go benchmarks of the hot paths
 	go test -run '^$$' -bench . -benchmem ./...
+
+release: preflight ## build the released archives and their checksums into dist/
+	VERSION=$(VERSION) scripts/release
+
+image: ## build the container image
+	docker build -f docker/Dockerfile --build-arg VERSION=$(VERSION) -t tidewire:$(VERSION) .
 
 clean: ## remove what was built; data stays
 	rm -rf bin dist .cache
