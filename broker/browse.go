@@ -240,12 +240,12 @@ func (x *Browse) Reversed() bool { return x.merge.Direction() != x.direction }
 // Reading is the way in which the records come.
 func (x *Browse) Reading() browse.Direction { return x.merge.Direction() }
 
-// Scan shows the next records to visit; see browse.Merge.Scan. Errors: storage-error,
-// leader-unavailable.
+// Scan shows the next records to visit; see browse.Merge.Scan. Errors: unknown-topic,
+// storage-error, leader-unavailable.
 func (x *Browse) Scan(work int, visit func(browse.Item) browse.Verdict) (browse.Progress, error) {
 	records, bytes := 0, 0
 	defer func() { x.topic.t.rates.out(records, bytes) }()
-	return x.merge.Scan(&x.filter, work, func(it browse.Item) browse.Verdict {
+	progress, err := x.merge.Scan(&x.filter, work, func(it browse.Item) browse.Verdict {
 		v := visit(it)
 		if v != browse.StopBefore {
 			records++
@@ -253,6 +253,15 @@ func (x *Browse) Scan(work int, visit func(browse.Item) browse.Verdict) (browse.
 		}
 		return v
 	})
+	return progress, x.why(err)
+}
+
+// why tells that the topic is gone where that is what a failed read comes from.
+func (x *Browse) why(err error) error {
+	if err != nil && x.b.meta.Image().TopicByID(x.topic.t.id) == nil {
+		return unknownTopic(x.topic.t.name)
+	}
+	return err
 }
 
 // Renew looks again for records at the end of each partition, and for partitions that were
@@ -261,7 +270,7 @@ func (x *Browse) Scan(work int, visit func(browse.Item) browse.Verdict) (browse.
 func (x *Browse) Renew(ctx context.Context) error {
 	for _, p := range x.parts {
 		if err := p.Err(); err != nil {
-			return err
+			return x.why(err)
 		}
 	}
 	if x.follow && x.whole {
@@ -279,7 +288,7 @@ func (x *Browse) Renew(ctx context.Context) error {
 			x.merge.Add(added)
 		}
 	}
-	return x.merge.Refresh()
+	return x.why(x.merge.Refresh())
 }
 
 // Rest gives up the memory of the read, for a while in which nothing comes.
