@@ -6,6 +6,7 @@ import (
 	"tidewire/auth"
 	"time"
 
+	"tidewire/broker/browse"
 	"tidewire/broker/partition"
 	"tidewire/cluster/metadata"
 	"tidewire/internal/model"
@@ -51,13 +52,21 @@ type FetchRequest struct {
 	MinBytes   int           // a waiting read answers once it has so many
 	Wait       time.Duration // 0: answer at once
 	Isolation  Isolation
+	// Filter leaves records out; nil: none. One call then looks at scanBytes of them at
+	// most, and NextOffset tells how far it came.
+	Filter *browse.Filter
 }
+
+// scanBytes is how much that a filter leaves out is looked at in one read.
+const scanBytes = 1 << 20
 
 // FetchInfo describes the partition at the time of a read. NextOffset is where the next
 // read goes on: it passes offsets that hold nothing for the reader.
 type FetchInfo struct {
 	NextOffset, HighWatermark, LastStable, LogStart model.Offset
 	Records, Bytes                                  int
+	// More: the read ended by a limit and not because it had all that may be seen.
+	More bool
 }
 
 // Visit gets each record of a read in offset order. The record and its bytes are valid
@@ -139,6 +148,7 @@ type fetching struct {
 	visit Visit
 	info  FetchInfo
 	full  bool // a limit was reached
+	left  int  // bytes of records that the filter left out
 }
 
 func (f *fetching) enough() bool {
@@ -213,6 +223,7 @@ func (f *fetching) more() error {
 		}
 		f.topic.rates.out(f.info.Records-before, f.info.Bytes-bytesBefore)
 	}()
+	defer func() { f.info.More = f.info.NextOffset < limit }()
 	for f.info.NextOffset < limit && !f.full {
 		chunk, err := f.part.Read(r.buf[:0], f.info.NextOffset, limit, min(chunkBytes, f.req.MaxBytes-f.info.Bytes+4096))
 		if err != nil {
@@ -272,6 +283,14 @@ func (f *fetching) records(r *reader, batch *record.Batch, limit model.Offset) e
 			return nil
 		}
 		n := recordBytes(rec)
+		if f.req.Filter != nil && !f.req.Filter.Match(rec) {
+			f.info.NextOffset = rec.Offset + 1
+			if f.left += n + 1; f.left >= scanBytes {
+				f.full = true
+				return nil
+			}
+			continue
+		}
 		if f.info.Records > 0 && f.info.Bytes+n > f.req.MaxBytes {
 			f.full = true
 			return nil

@@ -114,25 +114,38 @@ func (t *StreamTopic) Partitions(ctx context.Context) (int, error) {
 // partition changes. Opening one again only resolves. Errors: unknown-partition,
 // offset-out-of-range, leader-unavailable, storage-error.
 func (t *StreamTopic) Open(p model.PartitionID, at Position, iso Isolation) (model.Offset, error) {
+	part, err := t.partition(p)
+	if err != nil {
+		return 0, err
+	}
+	off, err := resolve(part, at, iso)
+	if err == nil {
+		t.watch(p, part)
+	}
+	return off, err
+}
+
+// partition finds a partition, open or not, that can be read.
+func (t *StreamTopic) partition(p model.PartitionID) (*partition.Partition, error) {
 	part, isOpen := t.open[p]
 	if !isOpen {
 		parts := *t.t.parts.Load()
 		if p < 0 || int(p) >= len(parts) {
-			return 0, model.Errorf(model.UnknownPartition, "topic %q has partitions 0 to %d, not %d", t.t.name, len(parts)-1, p)
+			return nil, model.Errorf(model.UnknownPartition, "topic %q has partitions 0 to %d, not %d", t.t.name, len(parts)-1, p)
 		}
 		if part = parts[p]; part == nil {
-			return 0, t.t.notOpen(int32(p))
+			return nil, t.t.notOpen(int32(p))
 		}
 	}
-	if err := part.Err(); err != nil {
-		return 0, err
-	}
-	off, err := resolve(part, at, iso)
-	if err == nil && !isOpen {
+	return part, part.Err()
+}
+
+// watch wakes the stream from now on when the partition changes.
+func (t *StreamTopic) watch(p model.PartitionID, part *partition.Partition) {
+	if _, isOpen := t.open[p]; !isOpen {
 		t.open[p] = part
 		part.Watch(t.s.guard.watcher)
 	}
-	return off, err
 }
 
 // Read reads what an open partition has at once; the request's Topic and Wait are not

@@ -48,6 +48,9 @@ func ParseEncoding(s string) (Encoding, bool) {
 // Encodings says how the parts of a record are given. The zero value is Auto for all.
 type Encodings struct {
 	Key, Value, Header Encoding
+	// Preview cuts each key, value and header value to PreviewBytes; see preview.go.
+	Preview      bool
+	PreviewBytes int
 }
 
 // maxValueDepth is how deep a value may be nested that is given as JSON, so that the
@@ -77,11 +80,13 @@ func AppendRecord(dst []byte, meta *Meta, rec *record.Record, enc Encodings) []b
 	} else {
 		dst = append(dst, `,"timestamp_type":"CreateTime","key":`...)
 	}
-	dst, as := appendBytes(dst, rec.Key, textUnlessAsked(enc.Key))
+	key, keyEnc := enc.cut(rec.Key, textUnlessAsked(enc.Key))
+	dst, as := appendBytes(dst, key, keyEnc)
 	dst = append(dst, `,"key_encoding":`...)
 	dst = append(dst, as...)
 	dst = append(dst, `,"value":`...)
-	dst, as = appendBytes(dst, rec.Value, enc.Value)
+	value, valueEnc := enc.cut(rec.Value, enc.Value)
+	dst, as = appendBytes(dst, value, valueEnc)
 	dst = append(dst, `,"value_encoding":`...)
 	dst = append(dst, as...)
 	dst = append(dst, `,"headers":[`...)
@@ -89,12 +94,16 @@ func AppendRecord(dst []byte, meta *Meta, rec *record.Record, enc Encodings) []b
 		if i > 0 {
 			dst = append(dst, ',')
 		}
-		dst = appendHeader(dst, &rec.Headers[i], enc.Header)
+		dst = appendHeader(dst, &rec.Headers[i], enc)
 	}
-	return append(dst, ']', '}')
+	dst = append(dst, ']')
+	if enc.Preview {
+		dst = enc.appendPreview(dst, rec)
+	}
+	return append(dst, '}')
 }
 
-func appendHeader(dst []byte, h *record.Header, enc Encoding) []byte {
+func appendHeader(dst []byte, h *record.Header, enc Encodings) []byte {
 	dst = append(dst, `{"name":`...)
 	name := h.Name
 	if name == nil {
@@ -102,7 +111,8 @@ func appendHeader(dst []byte, h *record.Header, enc Encoding) []byte {
 	}
 	dst, nameAs := appendBytes(dst, name, Text)
 	dst = append(dst, `,"value":`...)
-	dst, as := appendBytes(dst, h.Value, textUnlessAsked(enc))
+	value, valueEnc := enc.cut(h.Value, textUnlessAsked(enc.Header))
+	dst, as := appendBytes(dst, value, valueEnc)
 	dst = append(dst, `,"encoding":`...)
 	dst = append(dst, as...)
 	if nameAs == asBase64 {

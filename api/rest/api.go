@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/netip"
+	"sync/atomic"
 	"time"
 
 	"tidewire/auth"
@@ -73,6 +74,7 @@ type API struct {
 	proxies        []netip.Prefix
 	metricsHandler http.Handler
 	inflight       *inflight.Budget
+	browses        atomic.Int64 // reads over partitions under way
 }
 
 // New returns an API that serves nothing until Register.

@@ -24,6 +24,7 @@ type RecordView struct {
 	Value         any          `json:"value"`
 	ValueEncoding *string      `json:"value_encoding" enums:"text,base64,json" extensions:"x-nullable"` // null for a null value
 	Headers       []HeaderView `json:"headers"`
+	Preview       *PreviewView `json:"preview" extensions:"x-omittable"` // with preview_bytes
 }
 
 // HeaderView is one header of a record.

@@ -100,7 +100,8 @@ func (a *app) consumeCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "consume TOPIC…", Short: "Print records",
 		Long: "Print records. Without --follow it reads one partition after the other, up to the latest record of\n" +
-			"its start, and ends; with it, it goes on until interrupted. Output:\n" +
+			"its start, and ends; with it, it goes on until interrupted, each topic in the order of time, partitions\n" +
+			"that are added included. Output:\n" +
 			"  json   a record object a line, as the server gives it; \"tidewire produce\" takes these lines\n" +
 			"  value  each value and a line feed; null is an empty line\n" +
 			"  raw    the bytes of the values, and nothing else",

@@ -2,6 +2,7 @@ package client
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -128,19 +129,34 @@ type message struct {
 	method, path string
 	query        url.Values
 	body         []byte // nil sends none
+	accept       string // media type of the answer; "": JSON
 }
 
-// send makes one request and reads the whole answer. A refused token is renewed and
-// the request sent again once: a 401 means that nothing was done.
+// send makes one request and reads the whole answer.
 func (c *Client) send(ctx context.Context, m message) ([]byte, error) {
+	resp, err := c.open(ctx, m)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	answer, err := readAnswer(resp)
+	if err != nil {
+		return nil, c.transportError(ctx, err)
+	}
+	return answer, nil
+}
+
+// open makes one request; the answer's body is the caller's to read and close. A refused
+// token is renewed and the request sent again once: a 401 means that nothing was done.
+func (c *Client) open(ctx context.Context, m message) (*http.Response, error) {
 	token, err := c.tokens.Token(ctx)
 	if err != nil {
 		return nil, err
 	}
-	answer, err := c.once(ctx, m, token)
+	resp, err := c.once(ctx, m, token)
 	var p *Problem
 	if token == "" || !errors.As(err, &p) || p.Status != http.StatusUnauthorized {
-		return answer, err
+		return resp, err
 	}
 	newer, rerr := c.tokens.Renew(ctx, token)
 	switch {
@@ -152,7 +168,7 @@ func (c *Client) send(ctx context.Context, m message) ([]byte, error) {
 	return c.once(ctx, m, newer)
 }
 
-func (c *Client) once(ctx context.Context, m message, token string) ([]byte, error) {
+func (c *Client) once(ctx context.Context, m message, token string) (*http.Response, error) {
 	req, err := c.request(ctx, m)
 	if err != nil {
 		return nil, err
@@ -164,15 +180,11 @@ func (c *Client) once(ctx context.Context, m message, token string) ([]byte, err
 	if err != nil {
 		return nil, c.transportError(ctx, err)
 	}
-	defer resp.Body.Close()
 	if resp.StatusCode >= 300 {
+		defer resp.Body.Close()
 		return nil, problemOf(resp)
 	}
-	answer, err := readAnswer(resp)
-	if err != nil {
-		return nil, c.transportError(ctx, err)
-	}
-	return answer, nil
+	return resp, nil
 }
 
 func (c *Client) request(ctx context.Context, m message) (*http.Request, error) {
@@ -189,7 +201,7 @@ func (c *Client) request(ctx context.Context, m message) (*http.Request, error) 
 	} else {
 		req.Header.Set("Content-Type", "application/json")
 	}
-	req.Header.Set("Accept", "application/json")
+	req.Header.Set("Accept", cmp.Or(m.accept, "application/json"))
 	req.Header.Set("User-Agent", "tidewire")
 	return req, nil
 }

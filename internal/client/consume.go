@@ -38,33 +38,42 @@ type ConsumeOptions struct {
 }
 
 // Consume reads partitions and hands each record to emit as the server's bytes, one
-// JSON object without line breaks. emit is called by one goroutine at a time, with the
-// records of a partition in order; without Follow the partitions come one after the
-// other. It returns how many records were handed out.
+// JSON object without line breaks, valid during the call. emit is called by one goroutine
+// at a time, with the records of a partition in order; without Follow the partitions come
+// one after the other. It returns how many records were handed out.
+//
+// Follow reads each topic as one stream, by time, and takes in partitions that are added;
+// from an Offset on, each partition by long polls.
 func (c *Client) Consume(ctx context.Context, o ConsumeOptions, emit func(raw []byte) error) (int64, error) {
 	r := &reader{c: c, o: o, emit: emit}
-	var work []*cursor
-	for _, topic := range o.Topics {
-		cs, err := r.cursors(ctx, topic)
-		if err != nil {
-			return 0, err
-		}
-		work = append(work, cs...)
-	}
-	var err error
-	if o.Follow {
-		err = r.follow(ctx, work)
-	} else {
-		for _, cur := range work {
-			if err = r.read(ctx, cur); err != nil {
-				break
-			}
-		}
-	}
+	err := r.run(ctx)
 	if errors.Is(err, errEnough) {
 		err = nil
 	}
 	return r.n, err
+}
+
+func (r *reader) run(ctx context.Context) error {
+	if r.o.Follow && r.o.Offset == nil {
+		return together(ctx, r.o.Topics, r.followTopic)
+	}
+	var work []*cursor
+	for _, topic := range r.o.Topics {
+		cs, err := r.cursors(ctx, topic)
+		if err != nil {
+			return err
+		}
+		work = append(work, cs...)
+	}
+	if r.o.Follow {
+		return together(ctx, work, r.followOne)
+	}
+	for _, cur := range work {
+		if err := r.read(ctx, cur); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // errEnough ends reading once Max records were handed out.
@@ -156,14 +165,12 @@ func (r *reader) read(ctx context.Context, cur *cursor) error {
 	return nil
 }
 
-// follow reads all partitions at once, without end.
-func (r *reader) follow(ctx context.Context, work []*cursor) error {
+// together follows many things at once, until one of them ends.
+func together[T any](ctx context.Context, work []T, follow func(context.Context, T) error) error {
 	g := lifecycle.New(ctx)
 	ended := make(chan error, len(work))
-	for _, cur := range work {
-		g.Go(fmt.Sprintf("follow %s/%d", cur.topic, cur.partition), func(ctx context.Context) {
-			ended <- r.followOne(ctx, cur)
-		})
+	for i, w := range work {
+		g.Go(fmt.Sprintf("follow %d", i), func(ctx context.Context) { ended <- follow(ctx, w) })
 	}
 	var err error
 	select {
@@ -176,29 +183,45 @@ func (r *reader) follow(ctx context.Context, work []*cursor) error {
 
 // followOne goes on after faults that may pass.
 func (r *reader) followOne(ctx context.Context, cur *cursor) error {
-	wait := retryFirst
+	p := pause{wait: retryFirst}
 	for {
 		err := r.page(ctx, cur, followWait)
 		if err == nil {
-			wait = retryFirst
+			p.wait = retryFirst
 			continue
 		}
-		var p *Problem
-		var t *TransportError
-		if !errors.As(err, &t) && !(errors.As(err, &p) && p.Retryable) {
+		if !mayPass(err) {
 			return err
 		}
 		r.warn("%s/%d: %v; trying again", cur.topic, cur.partition, err)
-		pause := wait
-		if p != nil {
-			pause = max(pause, p.RetryAfter)
+		if err := p.sleep(ctx, err); err != nil {
+			return err
 		}
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-		wait = min(2*wait, retryMost)
+	}
+}
+
+// mayPass tells faults after which it is worth to try again.
+func mayPass(err error) bool {
+	var p *Problem
+	var t *TransportError
+	return errors.As(err, &t) || errors.As(err, &p) && p.Retryable
+}
+
+// pause is how long to wait after a fault: longer each time, and as the server asks.
+type pause struct{ wait time.Duration }
+
+func (p *pause) sleep(ctx context.Context, fault error) error {
+	wait := p.wait
+	var of *Problem
+	if errors.As(fault, &of) {
+		wait = max(wait, of.RetryAfter)
+	}
+	p.wait = min(2*p.wait, retryMost)
+	select {
+	case <-time.After(wait):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
 }
 

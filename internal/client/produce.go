@@ -217,7 +217,7 @@ func certainlyNot(err error) bool {
 
 // send posts the batch; it waits and tries again while that is safe and may help.
 func (p *producer) send(ctx context.Context) ([]byte, error) {
-	m := message{http.MethodPost, Path("v1", "topics", p.o.Topic, "records"), url.Values{"acks": {p.o.Acks}}, p.body}
+	m := message{method: http.MethodPost, path: Path("v1", "topics", p.o.Topic, "records"), query: url.Values{"acks": {p.o.Acks}}, body: p.body}
 	wait := retryFirst
 	for waited := time.Duration(0); ; {
 		p.sum.Requests++

@@ -386,6 +386,55 @@ func TestFollowGoesOnUntilItHasEnough(t *testing.T) {
 	assert.Equal(t, int64(8), n)
 }
 
+// A stream that breaks goes on behind what it gave, without loss and without repeats; what
+// will not pass ends it.
+func TestFollowGoesOnAfterItsStreamBroke(t *testing.T) {
+	t.Parallel()
+	s := clienttest.New(t)
+	fill(s, "t", 2, 10)
+	s.BreakStreams(
+		clienttest.Break{Records: 3},
+		clienttest.Break{Records: 13}, // the three come again, and are passed over
+		clienttest.Break{Records: 1, Line: `{"end":{"reason":"node-stopping","cursor":"CURSOR","count":null}}`},
+		clienttest.Break{Records: 2, Line: `{"problem":{"status":401,"code":"token-expired","detail":"over"}}`},
+		clienttest.Break{Records: 3, Line: `{"problem":{"status":503,"code":"leader-unavailable","retryable":true}}`},
+	)
+	var got, warned []string
+	n, err := newClient(t, s).Consume(context.Background(), client.ConsumeOptions{
+		Topics: []string{"t"}, From: "earliest", Follow: true, Max: 20, Warn: func(w string) { warned = append(warned, w) },
+	}, func(raw []byte) error { got = append(got, string(raw)); return nil })
+	require.NoError(t, err)
+	require.Equal(t, int64(20), n)
+	for i, raw := range got {
+		require.Contains(t, raw, fmt.Sprintf(`"partition":%d,"offset":%d,`, i/10, i%10))
+	}
+	require.Len(t, warned, 5)
+
+	s.BreakStreams(clienttest.Break{Records: 1, Line: `{"problem":{"status":403,"code":"forbidden","detail":"not any more"}}`})
+	_, err = consume(t, s, client.ConsumeOptions{From: "earliest", Follow: true})
+	var p *client.Problem
+	require.ErrorAs(t, err, &p)
+	assert.Equal(t, model.Forbidden, p.Code)
+	_, err = consume(t, s, client.ConsumeOptions{Topics: []string{"none"}, Follow: true})
+	require.ErrorAs(t, err, &p)
+	assert.Equal(t, model.UnknownTopic, p.Code)
+}
+
+func TestFollowReadsThePartitionsThatItIsTold(t *testing.T) {
+	t.Parallel()
+	s := clienttest.New(t)
+	fill(s, "t", 3, 4)
+	got, err := consume(t, s, client.ConsumeOptions{From: "earliest", Follow: true, Max: 8, Partitions: []model.PartitionID{0, 2}})
+	require.NoError(t, err)
+	for _, raw := range got {
+		assert.NotContains(t, raw, `"partition":1`)
+	}
+	two := model.Offset(2)
+	got, err = consume(t, s, client.ConsumeOptions{Offset: &two, Follow: true, Max: 2, Partitions: []model.PartitionID{1}})
+	require.NoError(t, err)
+	assert.Contains(t, got[0], `"partition":1,"offset":2`)
+}
+
 func TestFollowEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	s := clienttest.New(t)

@@ -26,22 +26,51 @@ type Iterator struct {
 // batch. The CRC is not checked. Errors: RecordTooLarge when the batch inflates
 // beyond d's limit, CorruptBatch.
 func (b *Batch) Records(d *Decompressor, it *Iterator) error {
-	data := b.Bytes[HeaderSize:]
-	// Compaction keeps the header alone of a batch whose records have all gone.
-	if c := b.Header.Attributes.Codec(); c != None && (b.Header.Count > 0 || len(data) > 0) {
-		if d == nil {
-			return model.Errorf(model.Internal, "a compressed batch needs a decompressor")
-		}
-		var err error
-		if data, err = d.Decompress(c, data); err != nil {
-			return err
-		}
+	data, err := b.Inflate(d)
+	if err != nil {
+		return err
 	}
+	return b.RecordsIn(data, it)
+}
+
+// Inflate gives the bytes of the records without compression: of an uncompressed batch
+// those of the batch itself, else d's, until its next use. d and the errors are as for
+// Records.
+func (b *Batch) Inflate(d *Decompressor) ([]byte, error) {
+	data := b.Bytes[HeaderSize:]
+	c := b.Header.Attributes.Codec()
+	// Compaction keeps the header alone of a batch whose records have all gone.
+	if c == None || b.Header.Count == 0 && len(data) == 0 {
+		return data, nil
+	}
+	if d == nil {
+		return nil, model.Errorf(model.Internal, "a compressed batch needs a decompressor")
+	}
+	return d.Decompress(c, data)
+}
+
+// RecordsIn is Records over bytes that Inflate gave, or a copy of them.
+func (b *Batch) RecordsIn(data []byte, it *Iterator) error {
 	if int64(b.Header.Count)*minRecordSize > int64(len(data)) {
 		return corrupt("the batch has %d bytes for %d records", len(data), b.Header.Count)
 	}
 	*it = Iterator{all: data, buf: data, header: b.Header, prev: -1, hdrs: it.hdrs[:0]}
 	return nil
+}
+
+// Mark is a place between two records of an Iterator's batch.
+type Mark struct {
+	left  int   // bytes that follow
+	index int32 // records before
+	prev  int64 // offset delta of the record before
+}
+
+// Mark is where the next call of Next goes on.
+func (it *Iterator) Mark() Mark { return Mark{left: len(it.buf), index: it.index, prev: it.prev} }
+
+// Return goes back, or forth, to a Mark of the same bytes.
+func (it *Iterator) Return(m Mark) {
+	it.buf, it.index, it.prev, it.err = it.all[len(it.all)-m.left:], m.index, m.prev, nil
 }
 
 // Rewind goes back to before the first record, of the same inflated bytes.

@@ -147,6 +147,8 @@ var rows = map[string]row{
 	"producePartition": {access: byRule, operation: "write", path: topicPath("/partitions/0/records"), prepare: makeTopic, success: 200,
 		body: oneRecord, missing: "/v1/topics/not-there/partitions/0/records", code: "unknown-topic"},
 	"createProducer": {access: byRule, operation: "idempotent-write", cluster: true, path: fixed("/v1/producers"), success: 200},
+	"browse": {access: byRule, operation: "read", path: topicPath("/records"), prepare: makeTopic, success: 200,
+		missing: "/v1/topics/not-there/records", code: "unknown-topic"},
 	"fetch": {access: byRule, operation: "read", path: topicPath("/partitions/0/records?offset=earliest"), prepare: makeTopic, success: 200,
 		missing: "/v1/topics/not-there/partitions/0/records?offset=earliest", code: "unknown-topic"},
 

@@ -55,9 +55,6 @@ var unbuilt = []struct{ op, field string }{
 	{"subscribe", "member_id"},
 	{"subscribe", "auto_offset_reset"},
 	{"subscribe", "session_timeout_ms"},
-	{"subscribe", "q"},
-	{"subscribe", "q_in"},
-	{"subscribe", "preview_bytes"},
 	{"commit", ""},
 	{"released", ""},
 }

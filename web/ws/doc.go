@@ -35,6 +35,9 @@
 //     After these answers no record frame follows that contradicts them.
 //   - id is a string or a number and comes back byte for byte. null means the same as
 //     leaving a member out.
+//   - q is looked for byte for byte. A search that finds little goes on in pieces, between
+//     which the socket follows frames; records that are left out cost no credit. q_in is an
+//     array of names in the frame and a list with commas in the query.
 //   - In the query topics are separated by commas, partitions is the frame's JSON array.
 //   - Close codes besides the contract's: 1013 follows 503 and 504 (come again), 1011
 //     other faults of the node. Errors about a frame without id that have no code of

@@ -99,6 +99,10 @@ type SubscribeFrame struct {
 	MaxRecords int64           `json:"max_records" minimum:"1" maximum:"10000" default:"500"` // in one frame
 	Encoding   string          `json:"encoding" enums:"auto,json,text,base64" default:"auto"`
 	Isolation  string          `json:"isolation" enums:"read_committed,read_uncommitted" default:"read_committed"`
+
+	Q            string   `json:"q" maxLength:"4096"`                          // records that contain this text, byte for byte
+	QIn          []string `json:"q_in" enums:"key,value,headers"`              // where; all of them unless given
+	PreviewBytes int64    `json:"preview_bytes" minimum:"0" maximum:"1048576"` // cut keys, values and header values to so many bytes
 }
 
 // StartPosition says where to begin in a partition; without next_offset as from says.
@@ -162,7 +166,7 @@ type AnswerFrame struct {
 }
 
 // SubscribedFrame answers subscribe with the values in effect. Those that belong to
-// members of groups and to filters are null.
+// members of groups are null.
 type SubscribedFrame struct {
 	AnswerFrame
 	MemberID   *string  `json:"member_id" extensions:"x-nullable"`
@@ -173,6 +177,10 @@ type SubscribedFrame struct {
 	MaxRecords int64    `json:"max_records"`
 	Encoding   string   `json:"encoding" enums:"auto,json,text,base64"`
 	Isolation  string   `json:"isolation" enums:"read_committed,read_uncommitted"`
+
+	Q            *string  `json:"q" extensions:"x-nullable"`
+	QIn          []string `json:"q_in"` // empty without q
+	PreviewBytes *int64   `json:"preview_bytes" extensions:"x-nullable"`
 }
 
 // AssignedFrame names partitions that are read from now on, and from where: after

@@ -119,7 +119,7 @@ func New(c Config) *Handler {
 //
 //	@ID				consume
 //	@Summary		Read topics over a WebSocket
-//	@Description	JSON text frames, subprotocol tidewire.v1.json. Subscribe with a frame or with query parameters, not both. Frames are described in x-websocket-frames. Members of groups, commits and filters are not built yet and answer an error frame with not-implemented.
+//	@Description	JSON text frames, subprotocol tidewire.v1.json. Subscribe with a frame or with query parameters, not both. Frames are described in x-websocket-frames. Members of groups and commits are not built yet and answer an error frame with not-implemented.
 //	@Tags			WebSocket
 //	@Param			topics		query	string	false	"topics to read whole, separated by commas"
 //	@Param			partitions	query	string	false	"JSON array of {topic, partition, next_offset}: where to begin, and partitions of topics that are not in topics"
@@ -129,6 +129,9 @@ func New(c Config) *Handler {
 //	@Param			encoding	query	string	false	"how values are given"	Enums(auto, json, text, base64)	default(auto)
 //	@Param			isolation	query	string	false	"which records are seen"	Enums(read_committed, read_uncommitted)	default(read_committed)
 //	@Param			ticket		query	string	false	"one-time ticket in place of a header; see createTicket"
+//	@Param			q			query	string	false	"records that contain this text, byte for byte"
+//	@Param			q_in		query	string	false	"where q is looked for, separated by commas: key, value, headers"	default(key,value,headers)
+//	@Param			preview_bytes	query	int	false	"cut each key, value and header value to so many bytes"	minimum(0)	maximum(1048576)
 //	@Success		101			{object}	ConsumeFrames	"frames follow"
 //	@Router			/v1/ws/consume [get]
 //	@x-errors		["unknown-topic","unknown-partition","offset-out-of-range","rate-limited","not-implemented","leader-unavailable"]

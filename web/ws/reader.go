@@ -24,6 +24,7 @@ type reader struct {
 	byName map[Partition]*readPartition
 	turn   int   // index of the partition that the next frame begins with
 	credit int64 // records that may still be sent, where want.credit is set
+	more   bool  // a search has not come to the end of what is there
 }
 
 type readTopic struct {
@@ -141,10 +142,11 @@ var buffers = sync.Pool{New: func() any { b := make([]byte, 0, 64<<10); return &
 // maxPooledBuffer bounds what the pool keeps.
 const maxPooledBuffer = 2 * frameBytes
 
-// deliver sends at most one frame of records. Each partition is asked once per frame,
-// and the next frame begins with the partition behind the last one that gave something,
-// so that none waits for more than one frame of each other.
-func (s *session) deliver(ctx context.Context) (sent bool, _ *ending) {
+// deliver sends at most one frame of records; more tells that there may be others at once.
+// Each partition is asked once per frame, and the next frame begins with the partition
+// behind the last one that gave something, so that none waits for more than one frame of
+// each other.
+func (s *session) deliver(ctx context.Context) (more bool, _ *ending) {
 	r := s.reader
 	room := int(r.want.maxRecords)
 	if r.want.credit != nil {
@@ -155,6 +157,7 @@ func (s *session) deliver(ctx context.Context) (sent bool, _ *ending) {
 	}
 	buf := buffers.Get().(*[]byte)
 	b, n, readErr := r.collect(ctx, append((*buf)[:0], `{"op":"records","records":[`...), room)
+	more = n > 0 || r.more
 	defer func() {
 		if cap(b) <= maxPooledBuffer {
 			*buf = b
@@ -172,7 +175,7 @@ func (s *session) deliver(ctx context.Context) (sent bool, _ *ending) {
 	}
 	switch {
 	case readErr == nil:
-		return n > 0, nil
+		return more, nil
 	case model.HasCode(readErr, model.OffsetOutOfRange): // deletion has overtaken the client
 		return true, s.failedWith(model.AsError(readErr), closeSlow)
 	}
@@ -184,6 +187,10 @@ func (r *reader) collect(ctx context.Context, b []byte, room int) (_ []byte, n i
 	first := len(b)
 	meta := recordjson.Meta{}
 	enc := recordjson.Encodings{Value: r.want.encoding}
+	if r.want.preview != nil {
+		enc.Preview, enc.PreviewBytes = true, int(*r.want.preview)
+	}
+	r.more = false
 	visit := func(rec *record.Record, logAppendTime bool) {
 		if len(b) > first {
 			b = append(b, ',')
@@ -200,13 +207,14 @@ func (r *reader) collect(ctx context.Context, b []byte, room int) (_ []byte, n i
 		meta.Topic, meta.Partition = p.name.Topic, model.PartitionID(p.name.Partition)
 		info, err := p.topic.Read(ctx, &broker.FetchRequest{
 			Partition: meta.Partition, From: broker.Position{Value: int64(p.next)}, Isolation: r.want.isolation,
-			MaxRecords: room - n, MaxBytes: max(1, frameBytes-len(b)),
+			MaxRecords: room - n, MaxBytes: max(1, frameBytes-len(b)), Filter: r.want.filter(),
 		}, visit)
 		n += info.Records
 		if err != nil {
 			return b, n, ofPartition(err, p.name)
 		}
 		p.next = info.NextOffset
+		r.more = r.more || info.More
 		if n >= room || len(b) >= frameBytes {
 			break
 		}
@@ -230,8 +238,12 @@ func (p *readPartition) position() Position {
 // subscribed tells the values in effect.
 func (r *reader) subscribed(id json.RawMessage) SubscribedFrame {
 	f := SubscribedFrame{
-		AnswerFrame: AnswerFrame{"subscribed", id}, Topics: []string{}, From: r.want.fromText, Credit: r.want.credit,
+		AnswerFrame: AnswerFrame{"subscribed", id}, Topics: []string{}, QIn: []string{}, From: r.want.fromText, Credit: r.want.credit,
 		MaxRecords: r.want.maxRecords, Encoding: r.want.encoding.String(), Isolation: "read_committed",
+		PreviewBytes: r.want.preview,
+	}
+	if r.want.filter() != nil {
+		f.Q, f.QIn = &r.want.q, r.want.search.In.Names()
 	}
 	for _, t := range r.topics {
 		f.Topics = append(f.Topics, t.topic.Name())

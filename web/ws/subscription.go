@@ -11,6 +11,7 @@ import (
 
 	"tidewire/api/recordjson"
 	"tidewire/broker"
+	"tidewire/broker/browse"
 	"tidewire/internal/model"
 )
 
@@ -25,6 +26,18 @@ type subscription struct {
 	maxRecords int64
 	encoding   recordjson.Encoding
 	isolation  broker.Isolation
+	q          string // what records have to contain; "": anything
+	qIn        []string
+	search     browse.Filter // of q and qIn
+	preview    *int64        // bytes that keys and values are cut to; nil: they are not
+}
+
+// filter is what records have to pass; nil: all do.
+func (s *subscription) filter() *browse.Filter {
+	if s.search.IsZero() {
+		return nil
+	}
+	return &s.search
 }
 
 // start is where to begin in one partition.
@@ -66,7 +79,7 @@ func decodeSubscription(at string, list []member) (*subscription, error) {
 		}
 	}
 	s := &subscription{from: broker.Position{Kind: broker.Latest}, fromText: "latest", maxRecords: 500}
-	var credit int64 = -1
+	var credit, preview int64 = -1, -1
 	err := decodeFields(at, list, append(unbuiltFields(), []field{
 		{"topics", false, into(&s.topics, listOf(topicName))},
 		{"partitions", false, into(&s.partitions, listOf(startPosition))},
@@ -75,6 +88,9 @@ func decodeSubscription(at string, list []member) (*subscription, error) {
 		{"max_records", false, into(&s.maxRecords, whole(1, 10_000))},
 		{"encoding", false, s.decodeEncoding},
 		{"isolation", false, s.decodeIsolation},
+		{"q", false, into(&s.q, text)},
+		{"q_in", false, into(&s.qIn, listOf(text))},
+		{"preview_bytes", false, into(&preview, whole(0, maxPreviewBytes))},
 	}...))
 	if err != nil {
 		return nil, err
@@ -82,10 +98,40 @@ func decodeSubscription(at string, list []member) (*subscription, error) {
 	if credit >= 0 {
 		s.credit = &credit
 	}
+	if preview >= 0 {
+		s.preview = &preview
+	}
+	if err := s.decodeSearch(at); err != nil {
+		return nil, err
+	}
 	if err := s.check(at); err != nil {
 		return nil, err
 	}
 	return s, nil
+}
+
+// maxPreviewBytes bounds preview_bytes, as in REST.
+const maxPreviewBytes = 1 << 20
+
+// decodeSearch makes the filter of q and q_in.
+func (s *subscription) decodeSearch(at string) error {
+	if s.q != "" {
+		s.search = browse.Filter{Text: []byte(s.q), In: browse.InAll}
+	}
+	if len(s.q) > browse.MaxTextBytes {
+		return model.Invalid(at+"q", "q has at most %d bytes", browse.MaxTextBytes)
+	}
+	if s.qIn == nil {
+		return nil
+	}
+	if s.q == "" {
+		return model.Invalid(at+"q_in", "q_in says where q is looked for, and there is no q")
+	}
+	var ok bool
+	if s.search.In, ok = browse.ParseParts(s.qIn); !ok {
+		return model.Invalid(at+"q_in", "q_in is a list of key, value and headers")
+	}
+	return nil
 }
 
 // unbuiltFields are known and null here, or decodeSubscription had refused them.
@@ -175,13 +221,17 @@ func (s *subscription) decodeIsolation(at string, raw json.RawMessage) error {
 // queryForms says how a query parameter becomes the JSON value that the frame's member
 // of that name has.
 var queryForms = map[string]func(values []string) json.RawMessage{
-	"topics":      splitTopics,
+	"topics":      splitList,
 	"partitions":  verbatim,
 	"from":        quoted,
 	"credit":      verbatim,
 	"max_records": verbatim,
 	"encoding":    quoted,
 	"isolation":   quoted,
+	"q":           quoted,
+	"q_in":        splitList,
+
+	"preview_bytes": verbatim,
 }
 
 // parseQuery reads a subscription from a query; nil where there is none.
@@ -231,7 +281,7 @@ func verbatim(values []string) json.RawMessage {
 
 func quoted(values []string) json.RawMessage { return recordjson.AppendString(nil, values[0]) }
 
-func splitTopics(values []string) json.RawMessage {
+func splitList(values []string) json.RawMessage {
 	out := []byte{'['}
 	for _, v := range values {
 		for t := range strings.SplitSeq(v, ",") {

@@ -57,6 +57,14 @@ type Server struct {
 	lifetime int                          // guarded by mu: of access tokens, in seconds
 	replies  map[string]Reply             // guarded by mu: "METHOD path" → canned answer
 	stopping chan struct{}
+	breaks   []Break // guarded by mu
+}
+
+// Break ends a stream that follows once it gave so many records, with a last line, or by
+// cutting the connection in the middle of one.
+type Break struct {
+	Records int
+	Line    string
 }
 
 // Reply is a canned answer.
@@ -80,6 +88,7 @@ func New(t testing.TB) *Server {
 	mux.HandleFunc("POST /v1/topics/{topic}/records", s.authed(s.produce))
 	mux.HandleFunc("POST /v1/topics/{topic}/partitions/{partition}/records", s.authed(s.produce))
 	mux.HandleFunc("GET /v1/topics/{topic}/partitions/{partition}/records", s.authed(s.fetch))
+	mux.HandleFunc("GET /v1/topics/{topic}/records", s.authed(s.follow))
 	mux.HandleFunc("GET /v1/ws/{kind}", s.authed(s.ws))
 	mux.HandleFunc("/", s.authed(s.canned))
 	s.Server = httptest.NewServer(s.noting(mux))
