@@ -19,10 +19,11 @@ var table = []row{
 
 	{pkg: "storage/record", may: []string{"internal/model"}, why: "the batch codec is bytes in, records out"},
 	{pkg: "storage/compact", may: []string{"storage/record", "internal/model"}, why: "what compaction keeps is decided over batches; files and clocks are the log's"},
+	{pkg: "storage/checkpoint", may: []string{"internal/model"}, why: "a file format: offsets on one side, text on the other"},
 	{pkg: "storage/epochs", may: []string{"internal/model"}, why: "leader epochs are arithmetic on offsets; the file is the log's"},
 	{pkg: "storage/producer", may: []string{"storage/record", "internal/model"}, why: "the state of producers follows from batches; files and clocks are the log's"},
 	{pkg: "storage/index", may: []string{"storage/producer", "internal/model", "internal/fsx"}, why: "an index knows entries and its file, and neither batches nor logs"},
-	{pkg: "storage/log", may: []string{"storage/compact", "storage/epochs", "storage/index", "storage/producer", "storage/record", "internal/model", "internal/fsx", "internal/lifecycle"}, why: "a log knows bytes and offsets, and neither topics nor brokers"},
+	{pkg: "storage/log", may: []string{"storage/checkpoint", "storage/compact", "storage/epochs", "storage/index", "storage/producer", "storage/record", "internal/model", "internal/fsx", "internal/lifecycle"}, why: "a log knows bytes and offsets, and neither topics nor brokers"},
 	{pkg: "storage/check", may: []string{"storage/record", "internal/model", "internal/fsx"}, why: "it reads the formats by itself, so that a mistake of the engine is found"},
 	{pkg: "storage/meta", may: []string{"cluster/metadata", "internal/model", "internal/fsx", "internal/lifecycle"}, why: "the table store holds the applied state of the metadata and knows no quorum"},
 

@@ -35,10 +35,10 @@ func (s *Store) openLog(key logKey, name string, cfg Config) (*Log, error) {
 	l.caching.Store(cfg.WriteCaching)
 	r := &recovery{l: l, trusted: s.found.clean, known: s.found.have[cpRecovery], badTxn: map[model.Offset]bool{}}
 	s.cpMu.Lock()
-	point, seen := s.cp[cpRecovery].points[key]
-	start := s.cp[cpLogStart].points[key]
-	hw, haveHW := s.cp[cpReplication].points[key]
-	clean := s.cleaner.points[key]
+	point, seen := s.cp[cpRecovery].Points[key]
+	start := s.cp[cpLogStart].Points[key]
+	hw, haveHW := s.cp[cpReplication].Points[key]
+	clean := s.cleaner.Points[key]
 	s.cpMu.Unlock()
 	r.point = point
 	l.hw.Store(int64(hw))
@@ -135,10 +135,10 @@ func (r *recovery) adoptFolder(seen bool) error {
 		id, err = decodeMetadata(b)
 	}
 	switch {
-	case err == nil && id == l.key.id:
+	case err == nil && id == l.key.ID:
 		return nil
 	case err == nil:
-		s.log.Warn("the folder belongs to another topic id", "log", l.name, "found", id, "wanted", l.key.id)
+		s.log.Warn("the folder belongs to another topic id", "log", l.name, "found", id, "wanted", l.key.ID)
 		if err := s.discard(l.name, id, ""); err != nil {
 			return err
 		}
@@ -159,7 +159,7 @@ func (r *recovery) makeFolder() error {
 	if err := s.fs.MkdirAll(l.dir); err != nil {
 		return err
 	}
-	if err := fsx.WriteFile(s.fs, path.Join(l.dir, metadataFile), encodeMetadata(l.key.id)); err != nil {
+	if err := fsx.WriteFile(s.fs, path.Join(l.dir, metadataFile), encodeMetadata(l.key.ID)); err != nil {
 		return err
 	}
 	return s.fs.SyncDir(s.path(topicsDir))

@@ -49,8 +49,11 @@ type segment struct {
 	warned   atomic.Bool  // that its timestamps lie in the future was logged
 
 	fmu    sync.Mutex
-	f      fsx.File // guarded by fmu; opened on first use
-	closed bool     // guarded by fmu: opening again could find the file of a later log of this name
+	f      fsx.File     // guarded by fmu; opened on first use
+	closed bool         // guarded by fmu: opening again could find the file of a later log of this name
+	pins   int          // guarded by fmu: who uses the descriptor of f, or of one of late
+	late   []fsx.File   // guarded by fmu: to be closed with the last pin
+	cut    atomic.Int64 // grows when bytes are cut off the end, before they are
 
 	// Guarded by Log.mu.
 	since    int          // bytes since the last index entry
@@ -111,6 +114,10 @@ func (s *segment) create() error {
 func (s *segment) file() (fsx.File, error) {
 	s.fmu.Lock()
 	defer s.fmu.Unlock()
+	return s.fileLocked()
+}
+
+func (s *segment) fileLocked() (fsx.File, error) {
 	if s.f != nil {
 		return s.f, nil
 	}
@@ -122,6 +129,30 @@ func (s *segment) file() (fsx.File, error) {
 		s.f = f
 	}
 	return f, err
+}
+
+// pin gives the open file to who uses its descriptor: it stays open, and its descriptor no
+// other file's, until unpin.
+func (s *segment) pin() (fsx.File, error) {
+	s.fmu.Lock()
+	defer s.fmu.Unlock()
+	f, err := s.fileLocked()
+	if err == nil {
+		s.pins++
+	}
+	return f, err
+}
+
+func (s *segment) unpin() {
+	s.fmu.Lock()
+	defer s.fmu.Unlock()
+	if s.pins--; s.pins > 0 {
+		return
+	}
+	for _, f := range s.late {
+		_ = f.Close() // it was only read
+	}
+	s.late = nil
 }
 
 // note enters one batch, written at pos, into the indexes: Kafka's rule of one
@@ -193,10 +224,12 @@ func (s *segment) release() error {
 	s.fmu.Lock()
 	defer s.fmu.Unlock()
 	var err error
-	if s.f != nil {
+	if s.f != nil && s.pins > 0 {
+		s.late = append(s.late, s.f)
+	} else if s.f != nil {
 		err = s.f.Close()
-		s.f = nil
 	}
+	s.f = nil
 	return firstErr(err, s.off.Release(), s.tim.Release())
 }
 
