@@ -176,7 +176,7 @@ func (t *StreamTopic) Read(ctx context.Context, req *FetchRequest, visit Visit) 
 	if err != nil {
 		return FetchInfo{}, err
 	}
-	f := fetching{b: t.s.b, topic: t.t, part: part, req: req, visit: visit, info: FetchInfo{NextOffset: next}}
-	err = f.more()
+	f := fetching{b: t.s.b, topic: t.t, part: part, req: req, owner: ownerOf(t.s.caller), visit: visit, info: FetchInfo{NextOffset: next}}
+	err = f.more(ctx)
 	return f.info, err
 }

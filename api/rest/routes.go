@@ -76,9 +76,8 @@ func (a *API) recordRoutes() []*Route {
 	return []*Route{
 		{Method: post, Path: "/v1/topics/{topic}/records", ID: "produce", Needs: "write topic", Body: RawBody, MaxBody: maxProduceBody, Query: raw, Handle: a.produceRecords, Unbuilt: unbuiltProduce},
 		{Method: post, Path: one, ID: "producePartition", Needs: "write topic", Body: RawBody, MaxBody: maxProduceBody, Query: raw, Handle: a.producePartition, Unbuilt: unbuiltProduce},
-		{Method: get, Path: one, ID: "fetch", Needs: "read topic", Query: fetchQuery, Handle: a.fetchRecords, Unbuilt: Unbuilt{
-			Accept: []string{"application/x-ndjson", "application/vnd.kafka.record-batches"},
-		}},
+		{Method: get, Path: one, ID: "fetch", Needs: "read topic", Query: fetchQuery, Accept: fetchMedia, Handle: a.fetchRecords},
+		{Method: get, Path: one + "/{offset}", ID: "getRecord", Needs: "read topic", Query: recordQuery, Accept: recordMedia, Handle: a.getRecord},
 	}
 }
 
@@ -122,7 +121,6 @@ func unbuiltRoutes() []*Route {
 		{"/v1/topics/{topic}/groups", "GET"},
 		{"/v1/topics/{topic}/access", "GET"},
 		{"/v1/topics/{topic}/records", "GET"},
-		{"/v1/topics/{topic}/partitions/{partition}/records/{offset}", "GET"},
 		{"/v1/groups", "GET"},
 		{"/v1/groups/{group}", "GET DELETE"},
 		{"/v1/groups/{group}/members", "POST"},

@@ -74,7 +74,7 @@ func TestWithoutAnythingEverySettingHasItsDefault(t *testing.T) {
 		Peer:   Listener{Listen: "127.0.0.1:7947"},
 		Join:   []string{}, BootstrapExpect: 1,
 		LogFormat: "text", LogLevel: slog.LevelInfo,
-		ShutdownTimeout: 30 * time.Second, DiskReserve: 256 << 20, LogSyncInterval: 2 * time.Millisecond, CompactionBuffer: 128 << 20,
+		ShutdownTimeout: 30 * time.Second, DiskReserve: 256 << 20, LogSyncInterval: 2 * time.Millisecond, CompactionBuffer: 128 << 20, FetchMemory: 256 << 20,
 	}, c)
 }
 

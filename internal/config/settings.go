@@ -139,6 +139,8 @@ func operationRows() []row {
 			100*time.Microsecond, 10*time.Second, func(c *Config) *time.Duration { return &c.LogSyncInterval }),
 		size(Setting{Name: "compaction-buffer", Default: "128MiB", Doc: "Memory for the keys that one pass of compaction covers, 24 bytes each; taken only while a pass runs, and at least 1MiB"},
 			func(c *Config) *Size { return &c.CompactionBuffer }),
+		size(Setting{Name: "fetch-memory", Default: "256MiB", Doc: "Memory of all reads of records together, at least 16MiB; a read that finds none for 5 seconds is refused with `rate-limited`, and one user never has more than three quarters"},
+			func(c *Config) *Size { return &c.FetchMemory }),
 	}
 }
 

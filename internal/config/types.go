@@ -34,6 +34,8 @@ type Config struct {
 	LogSyncInterval time.Duration
 	// CompactionBuffer is the memory for the keys of one pass of compaction, in bytes.
 	CompactionBuffer Size
+	// FetchMemory bounds the memory of all reads together, in bytes.
+	FetchMemory Size
 
 	// AdminPassword comes from TIDEWIRE_ADMIN_PASSWORD alone. It applies only while
 	// the cluster has no user, and is not a setting: it is never printed.
