@@ -95,10 +95,10 @@ var fetchQuery = []string{
 //	@Param			key_encoding	query		string	false	"how keys are given"	Enums(auto, json, text, base64)	default(auto)
 //	@Param			header_encoding	query		string	false	"how header values are given"	Enums(auto, json, text, base64)	default(auto)
 //	@Success		200				{object}	FetchAnswer
-//	@Header			200				{int}		Tidewire-Next-Offset		"of batches: where the next read goes on"
-//	@Header			200				{int}		Tidewire-High-Watermark		"of batches"
-//	@Header			200				{int}		Tidewire-Last-Stable-Offset	"of batches"
-//	@Header			200				{int}		Tidewire-Log-Start-Offset	"of batches"
+//	@Header			200				{integer}	Tidewire-Next-Offset		"of batches: where the next read goes on"
+//	@Header			200				{integer}	Tidewire-High-Watermark		"of batches"
+//	@Header			200				{integer}	Tidewire-Last-Stable-Offset	"of batches"
+//	@Header			200				{integer}	Tidewire-Log-Start-Offset	"of batches"
 //	@Success		600				{object}	FetchLine
 //	@Router			/v1/topics/{topic}/partitions/{partition}/records [get]
 //	@x-content		{"response":{"200":{"application/x-ndjson":"rest.FetchLine","application/vnd.kafka.record-batches":"binary"}}}
