@@ -183,8 +183,9 @@ func TestAReadGivesWhatComesBeforeDamage(t *testing.T) {
 	next := r.fetching(1, ReadCommitted)
 	next.visit = first.visit
 	require.True(t, model.HasCode(next.more(t.Context()), model.StorageError))
-	probe := r.fetching(0, ReadCommitted).probe()
-	probe.req.MinBytes = 1000
+	waiting := r.fetching(0, ReadCommitted)
+	waiting.req.MinBytes = 1000
+	probe := waiting.probe()
 	enough, err := probe.found(t.Context())
 	require.NoError(t, err)
 	require.True(t, enough, "a read that waits answers with what comes before")

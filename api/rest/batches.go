@@ -35,7 +35,7 @@ func (a *API) fetchBatches(c *Call, req *broker.FetchRequest) error {
 	to := fileWriter(c.Writer)
 	for _, s := range got.Sections() {
 		c.stall()
-		if _, err := to.ReadFrom(&sending{Section: s, c: c, of: got, checked: time.Now()}); err != nil {
+		if _, err := to.ReadFrom(&sending{Section: s, c: c, of: got, checked: a.now()}); err != nil {
 			// The length was declared: the connection ends before it, and the client sees
 			// that the answer is not whole.
 			return nil //nolint:nilerr // there is nobody to tell
@@ -97,8 +97,8 @@ func (s *sending) Read(p []byte) (int, error) {
 }
 
 func (s *sending) step() error {
-	now := time.Now()
-	if now.Sub(s.checked) < recheckEvery {
+	now := s.c.api.now()
+	if now.Sub(s.checked).Abs() < recheckEvery {
 		return nil
 	}
 	s.checked = now

@@ -1,6 +1,7 @@
 package visible
 
 import (
+	"errors"
 	"io"
 
 	"tidewire/internal/model"
@@ -116,7 +117,7 @@ func (w *Walk) header(s Source, pos int64, before int) (record.BatchHeader, erro
 		w.buf, w.start = w.buf[:n], pos
 		if got, err := s.File.ReadAt(w.buf, pos); got < len(w.buf) {
 			w.buf = w.buf[:0]
-			if err == io.EOF { //nolint:errorlint // io.ReaderAt gives it as it is
+			if errors.Is(err, io.EOF) {
 				err = record.ErrShort
 			}
 			return record.BatchHeader{}, err

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -47,8 +48,8 @@ func (n *node) memory(t testing.TB) int64 {
 var fetchForms = []string{"application/json", "application/x-ndjson", "application/vnd.kafka.record-batches"}
 
 // fetchAll reads a page as large as there can be, and drops it.
-func (a *api) fetchAll(partition int, accept string) (int64, error) {
-	req, err := http.NewRequest("GET", a.n.URL()+fmt.Sprintf("/v1/topics/much/partitions/%d/records?offset=0&max_records=10000&max_bytes=67108864", partition), nil)
+func (a *api) fetchAll(ctx context.Context, partition int, accept string) (int64, error) {
+	req, err := http.NewRequestWithContext(ctx, "GET", a.n.URL()+fmt.Sprintf("/v1/topics/much/partitions/%d/records?offset=0&max_records=10000&max_bytes=67108864", partition), nil)
 	if err != nil {
 		return 0, err
 	}
@@ -98,7 +99,7 @@ func TestReadingALotTakesNoMemory(t *testing.T) {
 	}
 	for p := range partitions { // once, so that what is made on first use is there
 		for _, form := range fetchForms {
-			_, err := a.fetchAll(p, form)
+			_, err := a.fetchAll(t.Context(), p, form)
 			require.NoError(t, err)
 		}
 	}
@@ -112,7 +113,7 @@ func TestReadingALotTakesNoMemory(t *testing.T) {
 	for p := range partitions {
 		go func() {
 			for i := 0; total.Load() < want; i++ {
-				got, err := a.fetchAll(p, fetchForms[i%3])
+				got, err := a.fetchAll(t.Context(), p, fetchForms[i%3])
 				total.Add(got)
 				if err != nil {
 					failures <- err
