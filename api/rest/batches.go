@@ -41,6 +41,7 @@ func (a *API) fetchBatches(c *Call, req *broker.FetchRequest) error {
 			return nil //nolint:nilerr // there is nobody to tell
 		}
 	}
+	c.taken()
 	return nil
 }
 

@@ -58,6 +58,7 @@ func (a *API) getRecord(c *Call) error {
 		}
 		found = true
 		c.stall()
+		defer c.taken()
 		if c.media() == mediaBytes {
 			c.value(r.Value)
 			return

@@ -139,6 +139,7 @@ func (o *recordAnswer) end(info *broker.FetchInfo, err error) error {
 	}
 	if o.begun {
 		o.flush()
+		o.c.taken()
 		return nil
 	}
 	o.c.bytes(http.StatusOK, o.media(), o.b)
@@ -175,6 +176,14 @@ func appendOffsets(b []byte, info *broker.FetchInfo) []byte {
 	b = strconv.AppendInt(append(b, `,"high_watermark":`...), int64(info.HighWatermark), 10)
 	b = strconv.AppendInt(append(b, `,"last_stable_offset":`...), int64(info.LastStable), 10)
 	return strconv.AppendInt(append(b, `,"log_start_offset":`...), int64(info.LogStart), 10)
+}
+
+// taken ends what stall began, once the client has taken what was written: the deadline must
+// not meet the connection's next answer.
+func (c *Call) taken() {
+	rc := http.NewResponseController(c.Writer)
+	_ = rc.Flush()                       // a client that is gone was noticed before, or soon is
+	_ = rc.SetWriteDeadline(time.Time{}) // as in stall
 }
 
 // stall gives the client stallTimeout from now on to take what is written.
