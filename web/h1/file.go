@@ -14,7 +14,8 @@ type FileRange interface {
 	// File is where the rest is; not ok: it has to be read. The descriptor stays open until
 	// the writer is done with the reader. The file's own position is not used.
 	File() (fd uintptr, pos, n int64, ok bool)
-	// Sent says that n bytes of it were sent; the error ends the sending.
+	// Sent says that n bytes of it were sent; the error ends the sending, and the answer
+	// before its declared length, unless these were the last bytes.
 	Sent(n int64) error
 }
 

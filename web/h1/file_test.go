@@ -40,7 +40,7 @@ func (r *ranged) Read(p []byte) (int, error) {
 	return n, err
 }
 
-const fileSize = 3 << 20
+const fileSize = 12 << 20
 
 func newFile(t *testing.T) (*os.File, []byte) {
 	t.Helper()

@@ -1,7 +1,6 @@
 package h1
 
 import (
-	"io"
 	"net"
 	"sync"
 )
