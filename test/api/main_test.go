@@ -254,6 +254,7 @@ func (a *api) remove(path string) *answer { a.t.Helper(); return a.as(a.admin, "
 // wants requires a status, and a problem's code where that is not empty.
 func wants(t testing.TB, x *answer, status int, code string) *answer {
 	t.Helper()
+	require.NotNil(t, x, "the request failed")
 	require.Equal(t, status, x.Status, "%s", excerpt(string(x.Body)))
 	if code != "" && len(x.Body) > 0 {
 		require.Equal(t, code, x.Code(), "%s", excerpt(string(x.Body)))

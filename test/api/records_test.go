@@ -199,7 +199,10 @@ func TestALongPollForBatchesWaitsAndEnds(t *testing.T) {
 	target := path + "/partitions/0/records?wait_ms=60000&offset="
 	poll := func(accept, target string) <-chan *answer {
 		out := make(chan *answer, 1)
-		go func() { out <- a.getAs(accept, target) }()
+		go func() {
+			defer close(out) // as in api.poll
+			out <- a.getAs(accept, target)
+		}()
 		for range 3 { // its connection was accepted before these
 			wants(a.t, a.get("/healthz"), 200, "")
 		}
