@@ -232,7 +232,7 @@ func TestALongPollForBatchesWaitsAndEnds(t *testing.T) {
 func TestTheMediaTypeOfAFetchIsTheOneLikedBest(t *testing.T) {
 	t.Parallel()
 	a := sharedAPI(t)
-	path := a.topic("accept.topic", 1, nil)
+	path := a.topic("media.topic", 1, nil)
 	a.records(path, object{"value": "x"})
 	one := path + "/partitions/0/records?offset=0"
 	for accept, want := range map[string]string{

@@ -103,8 +103,14 @@ func TestReadingALotTakesNoMemory(t *testing.T) {
 			require.NoError(t, err)
 		}
 	}
-	for i := range 60 {
-		a.stalled(t, i%partitions, fetchForms[i%3])
+	// More than one user's share of the memory: it is theirs to wait for, and nobody else's.
+	a.must(t, "POST", "/v1/users", map[string]string{"username": "sleeper", "password": "sleeps all day"}, nil)
+	a.must(t, "POST", "/v1/acls", map[string]string{
+		"principal": "User:sleeper", "resource_type": "topic", "resource_name": "much", "operation": "read", "permission": "allow",
+	}, nil)
+	sleeper := login(t, n, "sleeper", "sleeps all day")
+	for i := range 90 {
+		sleeper.stalled(t, i%partitions, fetchForms[i%3])
 	}
 	before := n.memory(t)
 	peak, total := before, atomic.Int64{}
