@@ -38,7 +38,7 @@ func (a *API) fetchBatches(c *Call, req *broker.FetchRequest) error {
 		if _, err := to.ReadFrom(&sending{Section: s, c: c, of: got, checked: a.now()}); err != nil {
 			// The length was declared: the connection ends before it, and the client sees
 			// that the answer is not whole.
-			return nil //nolint:nilerr // there is nobody to tell
+			return nil
 		}
 	}
 	c.taken()

@@ -120,7 +120,7 @@ func (o *recordAnswer) media() string {
 func (o *recordAnswer) end(info *broker.FetchInfo, err error) error {
 	switch {
 	case o.err != nil:
-		return nil // the client is gone
+		return nil //nolint:nilerr // the client is gone
 	case err != nil && o.some && o.lines:
 		if o.b, err = o.appendProblem(err); err != nil {
 			return err
