@@ -13,9 +13,10 @@ TOOLS := $(CURDIR)/.cache/bin
 LINT  := $(TOOLS)/golangci-lint-$(GOLANGCI_LINT_VERSION)
 
 # The work tree's state is not stamped into binaries: a build needs no git.
-GOBUILD := go build -buildvcs=false -ldflags '-X tidewire/internal/buildinfo.Version=$(VERSION)'
+# Static and without paths of this machine, as a release is.
+GOBUILD := CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-X tidewire/internal/buildinfo.Version=$(VERSION)'
 
-.PHONY: help preflight run build ui generate generate-check fmt-check vet lint archtest unit check e2e test bench bench-go clean
+.PHONY: help preflight run build ui generate generate-check fmt-check vet lint archtest unit check e2e test sim soak bench scale bench-go release image clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -57,7 +58,8 @@ archtest: ## check imports, sizes, banned calls and words
 	go test ./internal/archtest
 
 # What needs a built node, or the machine as it is, runs in e2e.
-E2E := ./test/e2e ./test/genclient ./test/scripts ./test/tour
+# The simulation is here too: it runs one seed after another on all processors.
+E2E := ./test/e2e ./test/genclient ./test/scripts ./test/tour ./test/sim
 
 unit: ## run the unit and API tests with the race detector
 	go test -race -timeout 15m $$(go list ./... | grep -vxF "$$(go list $(E2E))")
@@ -70,13 +72,33 @@ e2e: build ## run what needs a real node: the README's tour, the generated clien
 
 test: check e2e ## everything
 
+SEEDS  ?= 5000
+FIRST  ?= 1
+PLACES ?= 100
+sim: preflight ## simulate the log engine with SEEDS seeds from FIRST on, power cuts too, and damage each kind of file at PLACES places
+	go test -count=1 -timeout 4h ./test/sim -seeds $(SEEDS) -first-seed $(FIRST) -places $(PLACES)
+
+soak: build ## simulate ten times as much, from a seed of today's on, and kill a real node
+	$(MAKE) sim SEEDS=$$(($(SEEDS) * 10)) FIRST=$$(date +%Y%m%d000000)
+	TEST_TIDEWIRE_BINARY=$(CURDIR)/bin/tidewire go test -count=5 -timeout 1h -run Kill ./test/e2e
+
 RUNS ?= 5
 bench: build ## measure a node over HTTP, medians of RUNS, as in docs/performance.md
 	go build -buildvcs=false -o bin/bench ./test/bench
 	bin/bench -binary bin/tidewire -runs $(RUNS)
 
+scale: build ## measure a node with 10,000 partitions, as in docs/performance.md
+	go build -buildvcs=false -o bin/scale ./test/scale
+	bin/scale -binary bin/tidewire
+
 bench-go: preflight ## run the Go benchmarks of the hot paths
 	go test -run '^$$' -bench . -benchmem ./...
+
+release: preflight ## build the released archives and their checksums into dist/
+	VERSION=$(VERSION) scripts/release
+
+image: ## build the container image
+	docker build -f docker/Dockerfile --build-arg VERSION=$(VERSION) -t tidewire:$(VERSION) .
 
 clean: ## remove what was built; data stays
 	rm -rf bin dist .cache

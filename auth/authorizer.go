@@ -37,7 +37,7 @@ func NewAuthorizer(c Cluster) *Authorizer { return &Authorizer{cluster: c} }
 // nothing, whatever p says.
 func (a *Authorizer) Allowed(p *Principal, q Access) bool {
 	q.User = p.Name
-	return a.Decide(q).Allowed
+	return p.covers(q) && a.Decide(q).Allowed
 }
 
 // Authorize returns nil when the principal may do the operation on the resource,
@@ -46,6 +46,11 @@ func (a *Authorizer) Allowed(p *Principal, q Access) bool {
 // the same whether the resource exists or not.
 func (a *Authorizer) Authorize(ctx context.Context, p *Principal, q Access) error {
 	q.User = p.Name
+	if !p.covers(q) {
+		e := forbidden(q)
+		e.Detail += " by the scopes of this token"
+		return e
+	}
 	if a.Decide(q).Allowed {
 		return nil
 	}
@@ -72,6 +77,9 @@ func (a *Authorizer) RequireAdmin(ctx context.Context, p *Principal, what string
 }
 
 func requireAdmin(ctx context.Context, c Cluster, p *Principal, what string) error {
+	if p.Scoped() {
+		return model.Errorf(model.Forbidden, "%s is not allowed to %q with a token that has scopes", what, p.ACLName())
+	}
 	if isAdmin(c.Image(), p.Name) {
 		return nil
 	}
@@ -112,11 +120,11 @@ func (a *Authorizer) Check(principal string, q Access) (Decision, error) {
 	if !ok || name == "" {
 		return Decision{}, model.Invalid("/principal", `a principal has the form "User:name"`)
 	}
-	if resourceIndex(q.Resource) < 0 {
-		return Decision{}, model.Invalid("/resource_type", "unknown resource type %q", q.Resource)
+	if why := metadata.CheckWord("resource_type", string(q.Resource)); why != "" {
+		return Decision{}, model.Invalid("/resource_type", "%s", why)
 	}
-	if opBit(q.Operation) == 0 {
-		return Decision{}, model.Invalid("/operation", "unknown operation %q", q.Operation)
+	if why := metadata.CheckWord("operation", string(q.Operation)); why != "" {
+		return Decision{}, model.Invalid("/operation", "%s", why)
 	}
 	q.User = name
 	img := a.cluster.Image()

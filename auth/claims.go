@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
+
+	"tidewire/cluster/metadata"
 )
 
 // Audience is the aud claim of every access token.
@@ -56,13 +58,20 @@ func kidOf(header map[string]any) (string, error) {
 	return kid, nil
 }
 
-// newParser returns a parser that accepts EdDSA from this issuer for this audience
+// Types in the header of tokens that are not access tokens (RFC 8725 §3.11): none passes
+// for another.
+const (
+	apiTokenType = "tidewire-api+jwt"
+	ticketType   = "tidewire-ticket+jwt"
+)
+
+// newParser returns a parser that accepts EdDSA from the image's cluster for this audience
 // and nothing else.
-func newParser(issuer string, now func() time.Time) *jwt.Parser {
+func newParser(img *metadata.Image, audience string, now func() time.Time) *jwt.Parser {
 	return jwt.NewParser(
 		jwt.WithValidMethods([]string{jwt.SigningMethodEdDSA.Alg()}),
-		jwt.WithIssuer(issuer),
-		jwt.WithAudience(Audience),
+		jwt.WithIssuer(img.Cluster().ID),
+		jwt.WithAudience(audience),
 		jwt.WithExpirationRequired(),
 		jwt.WithNotBeforeRequired(),
 		jwt.WithTimeFunc(now),

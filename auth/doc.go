@@ -3,9 +3,11 @@
 //
 // Purpose. Passwords are hashed with argon2id and turned into SCRAM verifiers at
 // the same moment (Hasher); what must not be read from disk is sealed (Sealer);
-// access tokens are issued and verified (Tokens); users, sessions, setup and
+// access tokens and API tokens are issued and verified (Tokens); browsers' sessions
+// (cookie.go) and one-time tickets (ticket.go) stand beside them as credentials
+// (Credential); failed logins are counted (limiter); users, sessions, tokens, setup and
 // signing keys change through the quorum (Service); ACL rules are evaluated
-// (Rules, pure, and Authorizer, over the present image).
+// (Rules, pure, and Authorizer, over the present image), under an API token's scopes too.
 //
 // Callers. The doors call Tokens.Verify for each request and Authorizer for each
 // operation; the composition root builds the parts with New, calls
@@ -20,8 +22,8 @@
 // cannot be asked. Refusals that rest on the token alone (form, signature, claims)
 // need no barrier.
 //
-// Locks. The token cache has one lock per shard, the rule index and the signer one
-// each, held while the cache is rebuilt and never across I/O or a channel wait; no
+// Locks. The token cache has one lock per shard; the rule index, the signer, the limiter
+// and the renewals of sessions have one each, never held across I/O or a channel wait; no
 // two are held at once. Password hashings wait for one of two slots without a lock.
 //
 // Time comes from the clock that New is given.

@@ -190,7 +190,7 @@ func (n *node) addUser(t testing.TB, name string, admin bool) {
 
 func (n *node) login(t testing.TB, name string) *Grant {
 	t.Helper()
-	g, err := n.Service.Login(context.Background(), name, goodPassword)
+	g, err := n.Service.Login(context.Background(), LoginRequest{Username: name, Password: goodPassword})
 	require.NoError(t, err)
 	return g
 }

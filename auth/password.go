@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"unicode/utf8"
 
 	"golang.org/x/crypto/argon2"
@@ -83,13 +84,15 @@ type Hasher struct {
 	scramIterations int
 	// derive is argon2.IDKey; tests put a counter around it.
 	derive func(password, salt []byte, time, memory uint32, threads uint8, keyLen uint32) []byte
+	// waiting is how many tries wait for a slot.
+	waiting *atomic.Int64
 }
 
 // NewHasher returns a hasher that makes new hashes with the parameters.
 func NewHasher(p Argon2Params) *Hasher {
 	h := &Hasher{
 		params: p, slots: make(chan struct{}, MaxConcurrentHashes),
-		scramIterations: ScramIterations, derive: argon2.IDKey,
+		scramIterations: ScramIterations, derive: argon2.IDKey, waiting: new(atomic.Int64),
 	}
 	// A random key under a random salt: no password is known to match it, and its
 	// parameters are those of real hashes, so that verifying against it costs as much.
@@ -135,14 +138,61 @@ func (h *Hasher) Verify(ctx context.Context, stored, password string) (bool, err
 	return subtle.ConstantTimeCompare(key, p.key) == 1 && known, nil
 }
 
+// gate is asked, once a slot is free, whether a password may be tried, and told how it
+// went before the slot is free again: what others try meanwhile is counted by then.
+type gate struct {
+	admit  func() error
+	settle func(right bool)
+}
+
+// maxWaiting is how many tries may wait for a slot; beyond, they are refused at once.
+const maxWaiting = 256
+
+// errManyWaiting is told as rate-limited, by busy.
+var errManyWaiting = errors.New("too many passwords wait to be checked")
+
+// attempt verifies as Verify does, through a gate. Errors: the gate's, the context's, a
+// damaged hash.
+func (h *Hasher) attempt(ctx context.Context, stored, password string, g gate) error {
+	known := stored != ""
+	if !known {
+		stored = h.dummy
+	}
+	p, err := parsePHC(stored)
+	if err != nil {
+		return err
+	}
+	if h.waiting.Add(1) > maxWaiting {
+		h.waiting.Add(-1)
+		return errManyWaiting
+	}
+	err = h.acquire(ctx)
+	h.waiting.Add(-1)
+	if err != nil {
+		return err
+	}
+	defer h.release()
+	if err := g.admit(); err != nil {
+		return err
+	}
+	key := h.key(password, p)
+	g.settle(subtle.ConstantTimeCompare(key, p.key) == 1 && known)
+	return nil
+}
+
 // run derives a key of len(p.key) bytes once a slot is free.
 func (h *Hasher) run(ctx context.Context, password string, p phc) ([]byte, error) {
 	if err := h.acquire(ctx); err != nil {
 		return nil, err
 	}
 	defer h.release()
+	return h.key(password, p), nil
+}
+
+// key derives a key; the caller holds a slot.
+func (h *Hasher) key(password string, p phc) []byte {
 	pp := p.params
-	return h.derive([]byte(password), p.salt, pp.Iterations, pp.MemoryKiB, pp.Parallelism, uint32(len(p.key))), nil
+	return h.derive([]byte(password), p.salt, pp.Iterations, pp.MemoryKiB, pp.Parallelism, uint32(len(p.key)))
 }
 
 func (h *Hasher) acquire(ctx context.Context) error {
@@ -222,7 +272,7 @@ func randomBytes(n int) []byte {
 
 // busy turns an error of waiting for a slot into what a client is told.
 func busy(err error) error {
-	if errors.Is(err, context.DeadlineExceeded) {
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, errManyWaiting) {
 		return model.Errorf(model.RateLimited, "too many passwords are being checked at the moment").WithCause(err)
 	}
 	return err

@@ -104,6 +104,13 @@ type hashCalls struct {
 	costs []Argon2Params // guarded by mu
 }
 
+// count is how many there were since the last take.
+func (c *hashCalls) count() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.costs)
+}
+
 func (c *hashCalls) take() []Argon2Params {
 	c.mu.Lock()
 	defer c.mu.Unlock()

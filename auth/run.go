@@ -13,16 +13,22 @@ const (
 	maintainRetry = time.Minute
 )
 
-// Run rotates signing keys and removes what has expired until ctx ends. It looks at
-// the image each hour and does what is due, so that every node may run it: the
-// quorum takes one new key per rotation.
+// Run rotates signing keys, removes what has expired and notes the use of API tokens until
+// ctx ends. It looks at the image each hour and does what is due, so that every node may
+// run it: the quorum takes one new key per rotation.
 func (s *Service) Run(ctx context.Context) {
 	t := time.NewTimer(0)
 	defer t.Stop()
+	touch := time.NewTicker(touchEvery)
+	defer touch.Stop()
 	for {
 		select {
 		case <-ctx.Done():
+			s.noteLastUses(ctx)
 			return
+		case <-touch.C:
+			s.noteUses(ctx)
+			continue
 		case <-t.C:
 		}
 		wait := maintainEvery

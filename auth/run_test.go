@@ -122,7 +122,7 @@ func TestANodeThatCannotOpenTheKeyMakesItsOwn(t *testing.T) {
 	sealer, err := NewSealer(make([]byte, secretBytes))
 	require.NoError(t, err)
 	lost := New(Config{Cluster: n.cluster, Sealer: sealer, Hasher: cheapHasher(), Now: n.clock.now})
-	next, err := lost.Service.Login(t.Context(), "alice", goodPassword)
+	next, err := lost.Service.Login(t.Context(), LoginRequest{Username: "alice", Password: goodPassword})
 	require.NoError(t, err)
 	require.Equal(t, "ok", n.verify(next.AccessToken))
 	require.Equal(t, "ok", n.verify(g.AccessToken))
@@ -175,7 +175,7 @@ func TestRunRotatesPrunesAndRetriesUntilItIsTold(t *testing.T) {
 
 		_, err := a.Service.CreateUser(t.Context(), NewUser{Username: "root", Password: goodPassword, Admin: true})
 		require.NoError(t, err)
-		_, err = a.Service.Login(t.Context(), "root", goodPassword)
+		_, err = a.Service.Login(t.Context(), LoginRequest{Username: "root", Password: goodPassword})
 		require.NoError(t, err)
 		pass(DefaultRotateEvery + maintainEvery)
 		synctest.Wait()

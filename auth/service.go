@@ -21,6 +21,8 @@ type Config struct {
 	RefreshTTL  time.Duration // of a refresh token that is not used; DefaultRefreshTTL
 	SessionTTL  time.Duration // from login to a new login at the latest; DefaultSessionTTL
 	RotateEvery time.Duration // age at which the signing key is replaced; DefaultRotateEvery
+	CookieTTL   time.Duration // of a browser's session that is not used; DefaultCookieTTL
+	CookieMax   time.Duration // of a browser's session at the latest; DefaultCookieMax
 }
 
 // Defaults of Config.
@@ -29,6 +31,8 @@ const (
 	DefaultRefreshTTL  = 30 * 24 * time.Hour
 	DefaultSessionTTL  = 180 * 24 * time.Hour
 	DefaultRotateEvery = 30 * 24 * time.Hour
+	DefaultCookieTTL   = 24 * time.Hour
+	DefaultCookieMax   = 30 * 24 * time.Hour
 )
 
 // Auth is the parts that a node uses together.
@@ -45,8 +49,12 @@ func New(c Config) *Auth {
 		cluster: c.Cluster, sealer: c.Sealer, hasher: c.Hasher, log: c.Logger, now: c.Now,
 		signer:    signerCache{making: make(chan struct{}, 1)},
 		accessTTL: c.AccessTTL, refreshTTL: c.RefreshTTL, sessionTTL: c.SessionTTL, rotateEvery: c.RotateEvery,
+		cookieTTL: c.CookieTTL, cookieMax: c.CookieMax,
 	}
-	return &Auth{Service: s, Tokens: NewTokens(c.Cluster, c.Now), Authorizer: NewAuthorizer(c.Cluster)}
+	s.tokens = NewTokens(c.Cluster, c.Now)
+	s.limiter = newLimiter(c.Now, c.Logger)
+	s.renewals.flights = map[string]*flight{}
+	return &Auth{Service: s, Tokens: s.tokens, Authorizer: NewAuthorizer(c.Cluster)}
 }
 
 func (c *Config) setDefaults() {
@@ -62,6 +70,7 @@ func (c *Config) setDefaults() {
 	for d, v := range map[*time.Duration]time.Duration{
 		&c.AccessTTL: DefaultAccessTTL, &c.RefreshTTL: DefaultRefreshTTL,
 		&c.SessionTTL: DefaultSessionTTL, &c.RotateEvery: DefaultRotateEvery,
+		&c.CookieTTL: DefaultCookieTTL, &c.CookieMax: DefaultCookieMax,
 	} {
 		if *d <= 0 {
 			*d = v
@@ -80,9 +89,12 @@ type Service struct {
 	log     *slog.Logger
 	now     func() time.Time
 
-	accessTTL, refreshTTL, sessionTTL, rotateEvery time.Duration
+	accessTTL, refreshTTL, sessionTTL, rotateEvery, cookieTTL, cookieMax time.Duration
 
-	signer signerCache
+	tokens   *Tokens
+	limiter  *limiter
+	signer   signerCache
+	renewals renewals
 }
 
 // propose commits a command; a refusal is the error, in either form it comes in.

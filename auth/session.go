@@ -28,7 +28,7 @@ type Grant struct {
 // cluster has issued and replaced, and not a guess; so knowing a session's id,
 // which every access token carries, is not enough to revoke it.
 const (
-	refreshPrefix = "twr_"
+	refreshPrefix = secretPrefix("twr_")
 	refreshHalf   = 32
 )
 
@@ -42,13 +42,20 @@ func (r refreshToken) rotated() refreshToken {
 	return r
 }
 
-func (r refreshToken) String() string {
-	return refreshPrefix + base64.RawURLEncoding.EncodeToString(r[:])
+func (r refreshToken) String() string { return r.text(refreshPrefix) }
+
+// secretPrefix tells what a secret is, so that people and scanners know one when they see it.
+type secretPrefix string
+
+func (r refreshToken) text(p secretPrefix) string {
+	return string(p) + base64.RawURLEncoding.EncodeToString(r[:])
 }
 
-func parseRefreshToken(s string) (refreshToken, bool) {
+func parseRefreshToken(s string) (refreshToken, bool) { return parseSecret(refreshPrefix, s) }
+
+func parseSecret(p secretPrefix, s string) (refreshToken, bool) {
 	var r refreshToken
-	s, ok := strings.CutPrefix(s, refreshPrefix)
+	s, ok := strings.CutPrefix(s, string(p))
 	if !ok || len(s) != base64.RawURLEncoding.EncodedLen(len(r)) {
 		return r, false
 	}
@@ -71,12 +78,24 @@ func (r refreshToken) hash() []byte {
 	return h[:]
 }
 
+// MaxSessions is how many sessions a user has at most: a login beyond ends the one that
+// was unused for longest. It bounds what one who logs in over and over makes all nodes keep.
+const MaxSessions = 1000
+
+// LoginRequest is a try to log in. Host is the client's address without port; "" is nobody
+// of the network, whose failures are not counted.
+type LoginRequest struct {
+	Username string
+	Password string
+	Host     string
+}
+
 // Login checks a password and starts a session. A wrong password, an unknown user
 // and a disabled one are all bad-credentials, after the same work. Further errors:
-// rate-limited when ctx's deadline passed while too many passwords were being
-// checked, and those of the quorum.
-func (s *Service) Login(ctx context.Context, username, password string) (*Grant, error) {
-	user, err := s.Authenticate(ctx, username, password)
+// login-locked after too many failures (see limiter), rate-limited while too many
+// passwords are being checked, and those of the quorum.
+func (s *Service) Login(ctx context.Context, r LoginRequest) (*Grant, error) {
+	user, err := s.Authenticate(ctx, r)
 	if err != nil {
 		return nil, err
 	}
@@ -84,6 +103,7 @@ func (s *Service) Login(ctx context.Context, username, password string) (*Grant,
 	res, err := s.propose(ctx, metadata.CreateSession{
 		ID: token.sessionID(), User: user.Name, IfEpoch: user.CredentialsEpoch, RefreshHash: token.hash(),
 		ExpiresAt: metadata.MillisOf(now.Add(min(s.refreshTTL, s.sessionTTL))), Now: metadata.MillisOf(now),
+		MaxSessions: MaxSessions,
 	})
 	if err != nil {
 		return nil, err
@@ -92,18 +112,18 @@ func (s *Service) Login(ctx context.Context, username, password string) (*Grant,
 }
 
 // Authenticate returns the user whose password this is. Errors as Login's.
-func (s *Service) Authenticate(ctx context.Context, username, password string) (*metadata.User, error) {
+func (s *Service) Authenticate(ctx context.Context, r LoginRequest) (*metadata.User, error) {
 	// The barrier is for every name alike: it confirms that an unknown one is
 	// unknown, and its time does not tell which are.
 	if err := s.cluster.Barrier(ctx); err != nil {
 		return nil, err
 	}
-	user := s.cluster.Image().User(username)
-	ok, err := s.verify(ctx, user, password)
+	user := s.cluster.Image().User(r.Username)
+	ok, err := s.verify(ctx, user, r)
 	if err != nil {
 		return nil, err
 	}
-	if !ok || user.Disabled {
+	if !ok {
 		return nil, model.Errorf(model.BadCredentials, "the user name or the password is wrong")
 	}
 	return user, nil
@@ -188,16 +208,4 @@ func (s *Service) Logout(ctx context.Context, p *Principal) error {
 	}
 	_, err := s.propose(ctx, metadata.RevokeSessions{ID: p.SessionID, User: p.Name})
 	return err
-}
-
-// Identity is what GET /v1/auth/me tells.
-type Identity struct {
-	Username  string
-	Admin     bool
-	ExpiresAt time.Time
-}
-
-// Me describes the principal.
-func (s *Service) Me(p *Principal) Identity {
-	return Identity{Username: p.Name, Admin: p.Admin, ExpiresAt: p.ExpiresAt}
 }

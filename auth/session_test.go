@@ -98,7 +98,7 @@ func TestAGuessThatKnowsTheSessionRevokesNothing(t *testing.T) {
 		"empty":          "",
 		"garbage":        "garbage",
 		"an access JWT":  g.AccessToken,
-		"without prefix": strings.TrimPrefix(g.RefreshToken, refreshPrefix),
+		"without prefix": strings.TrimPrefix(g.RefreshToken, string(refreshPrefix)),
 		"cut":            g.RefreshToken[:len(g.RefreshToken)-1],
 		"longer":         g.RefreshToken + "A",
 		"unknown family": newRefreshToken().String(),

@@ -59,13 +59,13 @@ func TestDevMakesTheKnownLoginUnlessAPasswordIsGiven(t *testing.T) {
 	n := newNode(t)
 	_, err := n.Service.Bootstrap(t.Context(), FirstStart{Dev: true})
 	require.NoError(t, err)
-	_, err = n.Service.Login(t.Context(), DevUsername, DevPassword)
+	_, err = n.Service.Login(t.Context(), LoginRequest{Username: DevUsername, Password: DevPassword})
 	require.NoError(t, err)
 
 	n = newNode(t)
 	_, err = n.Service.Bootstrap(t.Context(), FirstStart{Dev: true, AdminPassword: goodPassword})
 	require.NoError(t, err)
-	_, err = n.Service.Login(t.Context(), DevUsername, DevPassword)
+	_, err = n.Service.Login(t.Context(), LoginRequest{Username: DevUsername, Password: DevPassword})
 	requireCode(t, model.BadCredentials, err)
 	n.login(t, FirstAdmin)
 }

@@ -129,18 +129,33 @@ func (s *Service) issue(ctx context.Context, u *metadata.User, sessionID string)
 	if last := k.VerifyUntil.Time().Truncate(time.Second); exp.After(last) {
 		exp = last // the key was made when tokens lived less long
 	}
-	token := jwt.NewWithClaims(jwt.SigningMethodEdDSA, claims{
-		RegisteredClaims: jwt.RegisteredClaims{
-			Issuer: s.cluster.Image().Cluster().ID, Audience: jwt.ClaimStrings{Audience}, Subject: u.Name,
-			ID:       base64.RawURLEncoding.EncodeToString(randomBytes(16)),
-			IssuedAt: jwt.NewNumericDate(now), NotBefore: jwt.NewNumericDate(now.Add(-notBeforeSkew)),
-			ExpiresAt: jwt.NewNumericDate(exp),
-		},
-		Session: sessionID, Epoch: u.CredentialsEpoch,
-	})
+	c := claims{RegisteredClaims: s.registered(u, Audience), Session: sessionID, Epoch: u.CredentialsEpoch}
+	c.ExpiresAt = jwt.NewNumericDate(exp)
+	token := jwt.NewWithClaims(jwt.SigningMethodEdDSA, c)
 	token.Header["kid"] = k.KID
 	signed, err := token.SignedString(key)
 	return signed, exp, err
+}
+
+// registered are the claims that tokens of all types have; they do not end.
+func (s *Service) registered(u *metadata.User, audience string) jwt.RegisteredClaims {
+	now := s.now()
+	return jwt.RegisteredClaims{
+		Issuer: s.cluster.Image().Cluster().ID, Audience: jwt.ClaimStrings{audience}, Subject: u.Name,
+		ID:       base64.RawURLEncoding.EncodeToString(randomBytes(16)),
+		IssuedAt: jwt.NewNumericDate(now), NotBefore: jwt.NewNumericDate(now.Add(-notBeforeSkew)),
+	}
+}
+
+// sign signs a token of another type than an access token.
+func (s *Service) sign(ctx context.Context, typ string, c jwt.Claims) (string, error) {
+	k, key, err := s.signingKey(ctx)
+	if err != nil {
+		return "", err
+	}
+	token := jwt.NewWithClaims(jwt.SigningMethodEdDSA, c)
+	token.Header["kid"], token.Header["typ"] = k.KID, typ
+	return token.SignedString(key)
 }
 
 // JWK is one public key of the JWKS document, an Ed25519 key as RFC 8037 has it.

@@ -5,6 +5,7 @@ import (
 	"crypto/ed25519"
 	"crypto/sha256"
 	"errors"
+	"sync"
 	"sync/atomic"
 	"time"
 	"unsafe"
@@ -19,11 +20,12 @@ import (
 // about 400 bytes.
 const tokenCacheSize = 1 << 16
 
-// Tokens verifies access tokens. It is safe for concurrent use.
+// Tokens verifies access tokens and API tokens. It is safe for concurrent use.
 type Tokens struct {
 	cluster Cluster
 	now     func() time.Time
 	cache   *tokenCache
+	uses    sync.Map // id of an API token → *tokenUse
 }
 
 // NewTokens returns a verifier over the cluster's image. now is the wall clock.
@@ -36,7 +38,8 @@ var errUnknownKey = errors.New("the token names a key that is not known")
 // Verify returns who a token (the compact form, without "Bearer ") belongs to. Each
 // call checks the token's expiry and, against the present image, that the user
 // exists and is enabled, that the password has not changed since, that the session
-// is not revoked and that the key is still good; the signature is checked once.
+// is not revoked and that the key is still good; the signature is checked once. Of an API
+// token it checks that the user is enabled and that the token was not deleted.
 // Errors: token-expired for a token of which only the time is over, unauthenticated
 // for any other that is not good, and the barrier's when the quorum had to be asked
 // and could not.
@@ -53,7 +56,11 @@ func (t *Tokens) Verify(ctx context.Context, token string) (*Principal, error) {
 		}
 		t.cache.put(&h, v)
 	}
-	return t.admit(ctx, &h, v)
+	p, err := t.admit(ctx, &h, v)
+	if err == nil && v.use != nil {
+		v.use.note(t.now().UnixMilli())
+	}
+	return p, err
 }
 
 // hashToken hashes without copying the token: Sum256 neither keeps nor changes it.
@@ -64,7 +71,7 @@ func hashToken(token string) tokenHash {
 // admit makes the checks that every use of a token needs.
 func (t *Tokens) admit(ctx context.Context, h *tokenHash, v *verified) (*Principal, error) {
 	now := t.now()
-	if !now.Before(v.expiresAt) {
+	if !v.expiresAt.IsZero() && !now.Before(v.expiresAt) {
 		t.cache.remove(h)
 		return nil, expired()
 	}
@@ -86,12 +93,16 @@ func (t *Tokens) admit(ctx context.Context, h *tokenHash, v *verified) (*Princip
 
 // parse checks form, signature and claims.
 func (t *Tokens) parse(ctx context.Context, token string) (*verified, error) {
-	v, err := t.parseAt(t.cluster.Image(), token)
+	parseAt := t.parseAt
+	if typeOf(token) == apiTokenType {
+		parseAt = t.parseAPIToken
+	}
+	v, err := parseAt(t.cluster.Image(), token)
 	if errors.Is(err, errUnknownKey) {
 		if err := t.cluster.Barrier(ctx); err != nil {
 			return nil, err
 		}
-		v, err = t.parseAt(t.cluster.Image(), token)
+		v, err = parseAt(t.cluster.Image(), token)
 	}
 	switch {
 	case err == nil:
@@ -111,16 +122,12 @@ func (t *Tokens) parseAt(img *metadata.Image, token string) (*verified, error) {
 	if img.Cluster().ID == "" { // an empty issuer would turn its check off
 		return nil, errUnknownKey
 	}
-	_, err := newParser(img.Cluster().ID, t.now).ParseWithClaims(token, &c, func(tok *jwt.Token) (any, error) {
+	_, err := newParser(img, Audience, t.now).ParseWithClaims(token, &c, func(tok *jwt.Token) (any, error) {
 		var err error
 		if kid, err = kidOf(tok.Header); err != nil {
 			return nil, err
 		}
-		k := img.SigningKey(kid)
-		if !verifiesAt(k, now) {
-			return nil, errUnknownKey
-		}
-		return ed25519.PublicKey(k.PublicKey), nil
+		return publicKey(img, kid, now)
 	})
 	if err != nil {
 		return nil, err
@@ -131,23 +138,39 @@ func (t *Tokens) parseAt(img *metadata.Image, token string) (*verified, error) {
 	}, nil
 }
 
+// publicKey is the key of a kid in the metadata, while it verifies.
+func publicKey(img *metadata.Image, kid string, now time.Time) (any, error) {
+	k := img.SigningKey(kid)
+	if !verifiesAt(k, now) {
+		return nil, errUnknownKey
+	}
+	return ed25519.PublicKey(k.PublicKey), nil
+}
+
 // verifiesAt reports whether tokens signed by the key are still good.
 func verifiesAt(k *metadata.SigningKey, now time.Time) bool {
 	return k != nil && now.Before(k.VerifyUntil.Time())
 }
 
 // Forget drops remembered tokens that a change of the metadata touched: those of a
-// changed user, session or key. Verify refuses them without it; it frees their
-// memory. Call it with each delta.
+// changed user, session or key, and deleted API tokens. Verify refuses them without it; it
+// frees their memory. Call it with each delta.
 func (t *Tokens) Forget(d *metadata.Delta) {
-	if len(d.Users) == 0 && len(d.Sessions) == 0 && len(d.SigningKeys) == 0 {
+	deleted := false
+	for id, change := range d.APITokens {
+		if change == metadata.Deleted {
+			t.uses.Delete(id)
+			deleted = true
+		}
+	}
+	if len(d.Users) == 0 && len(d.Sessions) == 0 && len(d.SigningKeys) == 0 && !deleted {
 		return
 	}
 	t.cache.drop(func(v *verified) bool {
 		_, user := d.Users[v.user]
 		_, session := d.Sessions[v.sessionID]
 		_, key := d.SigningKeys[v.kid]
-		return user || session || key
+		return user || session || key || v.api() && d.APITokens[v.tokenID] == metadata.Deleted
 	})
 }
 
@@ -155,8 +178,13 @@ func (t *Tokens) Forget(d *metadata.Delta) {
 // first seen. What can change afterwards is checked on every use.
 type verified struct {
 	user, tokenID, sessionID, kid  string
-	epoch                          uint64 // credentials epoch of the user when it was issued
-	issuedAt, notBefore, expiresAt time.Time
+	epoch                          uint64    // credentials epoch of the user when it was issued
+	issuedAt, notBefore, expiresAt time.Time // expiresAt is zero where an API token never ends
+
+	// Of an API token: what is stored of it, what it is narrowed to, and its last use.
+	hash   []byte
+	scopes *Rules
+	use    *tokenUse
 
 	seen atomic.Pointer[standing] // the last good look at an image
 }
@@ -175,6 +203,9 @@ func (v *verified) current(img *metadata.Image, now time.Time) *Principal {
 	if s != nil && s.index == img.Index() && now.Before(s.until) {
 		return s.principal
 	}
+	if v.api() {
+		return v.currentAPIToken(img)
+	}
 	user, session, key := img.User(v.user), img.Session(v.sessionID), img.SigningKey(v.kid)
 	switch {
 	case user == nil || user.Disabled || user.CredentialsEpoch != v.epoch:
@@ -190,7 +221,7 @@ func (v *verified) current(img *metadata.Image, now time.Time) *Principal {
 	} else {
 		next.principal = &Principal{
 			Name: v.user, Admin: user.Admin, TokenID: v.tokenID, SessionID: v.sessionID,
-			IssuedAt: v.issuedAt, ExpiresAt: v.expiresAt,
+			IssuedAt: v.issuedAt, ExpiresAt: v.expiresAt, VerifyBy: v.expiresAt, epoch: v.epoch,
 		}
 	}
 	v.seen.Store(next)

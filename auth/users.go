@@ -2,6 +2,7 @@ package auth
 
 import (
 	"context"
+	"time"
 
 	"tidewire/cluster/metadata"
 	"tidewire/internal/model"
@@ -64,11 +65,13 @@ func (s *Service) lookup(ctx context.Context, name string) (*metadata.User, erro
 }
 
 // PasswordChange is a request to set a user's password. Current is needed, right,
-// for one's own account, administrators included, and ignored for others'.
+// for one's own account, administrators included, and ignored for others'. Host is the
+// client's address.
 type PasswordChange struct {
 	Username string
 	Password string
 	Current  *string
+	Host     string
 }
 
 // SetPassword replaces a user's password. It ends the user's sessions and kills
@@ -80,6 +83,9 @@ type PasswordChange struct {
 func (s *Service) SetPassword(ctx context.Context, actor *Principal, c PasswordChange) error {
 	if d := CheckPassword(c.Password); d != "" {
 		return model.Invalid("/password", "%s", d)
+	}
+	if actor.Scoped() {
+		return model.Errorf(model.Forbidden, "setting a password is not allowed to %q with a token that has scopes", actor.ACLName())
 	}
 	own := actor.Name == c.Username
 	if own && c.Current == nil {
@@ -96,7 +102,7 @@ func (s *Service) SetPassword(ctx context.Context, actor *Principal, c PasswordC
 	}
 	cmd := metadata.SetPassword{Name: c.Username}
 	if own {
-		ok, err := s.verify(ctx, user, *c.Current)
+		ok, err := s.verify(ctx, user, LoginRequest{Username: c.Username, Password: *c.Current, Host: c.Host})
 		if err != nil {
 			return err
 		}
@@ -112,17 +118,31 @@ func (s *Service) SetPassword(ctx context.Context, actor *Principal, c PasswordC
 	return err
 }
 
-// verify reports whether a password is the user's; nil is a user who does not
-// exist and costs the same.
-func (s *Service) verify(ctx context.Context, u *metadata.User, password string) (bool, error) {
-	if len(password) > MaxPassword {
+// hashWait bounds how long a try waits for its turn to be hashed.
+const hashWait = 10 * time.Second
+
+// verify reports whether a password is that of a user who may log in; nil is a user who
+// does not exist and costs the same. A right password of a disabled user counts as wrong
+// everywhere, so that nothing tells it from one.
+func (s *Service) verify(ctx context.Context, u *metadata.User, r LoginRequest) (bool, error) {
+	if len(r.Password) > MaxPassword {
 		return false, nil // of no user, known or not
 	}
 	var stored string
 	if u != nil {
 		stored = u.PasswordHash
 	}
-	ok, err := s.hasher.Verify(ctx, stored, password)
+	try := s.limiter.try(&r)
+	if err := try.admit(); err != nil { // spares the wait
+		return false, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, hashWait)
+	defer cancel()
+	ok := false
+	err := s.hasher.attempt(ctx, stored, r.Password, gate{admit: try.admit, settle: func(right bool) {
+		ok = right && !u.Disabled
+		try.settle(ok)
+	}})
 	return ok, busy(err)
 }
 

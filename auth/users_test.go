@@ -92,7 +92,7 @@ func TestLoginRefusesAlikeWhateverIsWrong(t *testing.T) {
 	} {
 		n.hashes.take()
 		barriers := n.cluster.barriers.Load()
-		_, err := n.Service.Login(t.Context(), row.user, row.password)
+		_, err := n.Service.Login(t.Context(), LoginRequest{Username: row.user, Password: row.password})
 		requireCode(t, model.BadCredentials, err)
 		details = append(details, model.AsError(err).Detail)
 		require.Equal(t, []Argon2Params{cheapArgon()}, n.hashes.take(), "%s: one hashing of the usual cost", name)
@@ -108,7 +108,7 @@ func TestAnOverlongPasswordCostsNobodyAHashing(t *testing.T) {
 	n := withUsers(t, "alice")
 	n.hashes.take()
 	for _, user := range []string{"alice", "nobody"} {
-		_, err := n.Service.Login(t.Context(), user, strings.Repeat("x", MaxPassword+1))
+		_, err := n.Service.Login(t.Context(), LoginRequest{Username: user, Password: strings.Repeat("x", MaxPassword+1)})
 		requireCode(t, model.BadCredentials, err)
 	}
 	require.Empty(t, n.hashes.take())
@@ -119,7 +119,7 @@ func TestAUserMadeOnAnotherNodeCanLogInHere(t *testing.T) {
 	n := withUsers(t)
 	behind := n.other(t)
 	n.addUser(t, "alice", false)
-	_, err := behind.Service.Login(t.Context(), "alice", goodPassword)
+	_, err := behind.Service.Login(t.Context(), LoginRequest{Username: "alice", Password: goodPassword})
 	require.NoError(t, err)
 }
 
@@ -127,7 +127,7 @@ func TestLoginWithoutAQuorumSaysSo(t *testing.T) {
 	t.Parallel()
 	n := withUsers(t, "alice")
 	n.cluster.offline.Store(true)
-	_, err := n.Service.Login(t.Context(), "nobody", goodPassword)
+	_, err := n.Service.Login(t.Context(), LoginRequest{Username: "nobody", Password: goodPassword})
 	requireCode(t, model.QuorumUnavailable, err)
 }
 
@@ -140,7 +140,7 @@ func TestAPasswordChangedDuringALoginVoidsIt(t *testing.T) {
 			require.NoError(t, err)
 		}
 	}
-	_, err := n.Service.Login(t.Context(), "alice", goodPassword)
+	_, err := n.Service.Login(t.Context(), LoginRequest{Username: "alice", Password: goodPassword})
 	requireCode(t, model.BadCredentials, err)
 }
 
@@ -169,9 +169,9 @@ func TestSettingAPassword(t *testing.T) {
 		n.login(t, u) // none of these changed anything
 	}
 	require.NoError(t, n.Service.SetPassword(t.Context(), alice, PasswordChange{Username: "alice", Password: "another horse", Current: ptr(goodPassword)}))
-	_, err := n.Service.Login(t.Context(), "alice", goodPassword)
+	_, err := n.Service.Login(t.Context(), LoginRequest{Username: "alice", Password: goodPassword})
 	requireCode(t, model.BadCredentials, err)
-	_, err = n.Service.Login(t.Context(), "alice", "another horse")
+	_, err = n.Service.Login(t.Context(), LoginRequest{Username: "alice", Password: "another horse"})
 	require.NoError(t, err)
 }
 

@@ -2,187 +2,135 @@ package broker
 
 import (
 	"context"
-	"errors"
-	"io"
+	"runtime"
+	"time"
 
-	"tidewire/internal/budget"
+	"tidewire/auth"
+	"tidewire/broker/partition"
+	"tidewire/cluster/metadata"
 	"tidewire/internal/model"
-	"tidewire/storage/log"
+	"tidewire/storage/ingest"
 	"tidewire/storage/record"
-	"tidewire/storage/visible"
 )
 
-// batchMemory is what an answer of stored batches counts for in the budget of reads, in
-// bytes: little memory, but files that stay open for it.
-const batchMemory = 256 << 10
+const (
+	// inflateMemory is how much a node gives to the inflation of large batches at a time, of
+	// all that it reads and is sent.
+	inflateMemory = 96 << 20
+	// maxBatchRecords is how many records a request of ready-made batches may have.
+	maxBatchRecords = 1_000_000
+)
 
-// Batches is the answer of FetchBatches: where the bytes are. Close must be called.
-type Batches struct {
-	FetchInfo       // Bytes counts what is to be sent
-	Size      int64 // of all sections, in bytes
+// NewInflation is the memory that a node gives to the inflation of large batches.
+func NewInflation() *record.Budget { return record.NewBudget(inflateMemory) }
 
-	sections []*Section
-	extents  []*log.Extent
-	grant    *budget.Grant
-	allowed  func(context.Context) error
+// parallelInflation is how many batches of clients are inflated at a time: enough to keep the
+// processors busy, few enough that other requests get their share.
+func parallelInflation() int { return max(2, runtime.GOMAXPROCS(0)) }
+
+// BatchRequest is one produce call of record batches that the client has made (RecordBatch
+// v2), for one partition.
+type BatchRequest struct {
+	Topic     string
+	Partition model.PartitionID
+	// Batches are written into, and not referenced after ProduceBatches has returned.
+	Batches []byte
+	Acks    partition.Acks
+	Timeout time.Duration // how long acks=all may take, and waiting for inflation
+	// Expected is what the partition's log end must be; nil: anything.
+	Expected *model.Offset
+	// Timestamps asks for each record's timestamp in the result.
+	Timestamps bool
 }
 
-// Sections are the pieces to be sent, in order.
-func (b *Batches) Sections() []*Section { return b.sections }
+// BatchResult is where the records of a BatchRequest were stored, at consecutive offsets from
+// Base on. It is valid during the call that it is given to.
+type BatchResult struct {
+	Partition  model.PartitionID
+	Base       model.Offset
+	Records    int
+	AppendTime int64   // of every record, milliseconds; −1: each has its own
+	Timestamps []int64 // of each record, where that was asked for and AppendTime is −1
+	Warning    string  // what the producer should know, though the records were accepted
+}
 
-// StillAllowed tells whether the answer may go on being sent; for clients that take their
-// time. Errors: those of a long poll that must end.
-func (b *Batches) StillAllowed(ctx context.Context) error { return b.allowed(ctx) }
-
-// Close gives the files back.
-func (b *Batches) Close() {
-	for _, x := range b.extents {
-		x.Close()
+// rules are what a topic asks of ready-made batches.
+func (cfg *topicConfig) rules() ingest.Rules {
+	r := ingest.Rules{
+		MaxMessageBytes: cfg.MaxMessageBytes, Recompress: cfg.Recompress, Codec: cfg.Codec, Compact: cfg.Compact,
+		LogAppendTime: cfg.LogAppendTime, BeforeMaxMs: cfg.TimestampBeforeMaxMs, AfterMaxMs: cfg.TimestampAfterMaxMs, OldMs: -1,
 	}
-	b.extents, b.sections = nil, nil
-	b.grant.Release()
-}
-
-// Section is a piece of a segment's file: whole stored batches. It is read, or sent from the
-// file: what File says, then Sent. It is for one goroutine.
-type Section struct {
-	x      *log.Extent
-	pos, n int64
-}
-
-// errCut says that a truncation of the log came between.
-var errCut = model.Errorf(model.LeaderUnavailable, "the log was truncated while it was read")
-
-// File is where the rest of the section is, in a file that may be sent from by its
-// descriptor; not ok: it has none, the section must be read.
-func (s *Section) File() (fd uintptr, pos, n int64, ok bool) {
-	fd, ok = s.x.File.Fd()
-	return fd, s.pos, s.n, ok
-}
-
-// Sent says that n bytes were sent from the file. The error says that they may not be what
-// the log had: the answer must be broken off.
-func (s *Section) Sent(n int64) error {
-	s.pos += n
-	s.n -= n
-	if !s.x.Intact() {
-		return errCut
+	if cfg.Delete {
+		r.OldMs = cfg.RetentionMs
 	}
+	return r
+}
+
+// ProduceBatches appends ready-made batches to one partition, all or none of them. They are
+// stored as they came, but for offsets, leader epoch and what the topic's settings change.
+// Batches of an idempotent producer that are there already give their first result again.
+// use is called with the result.
+//
+// Errors, all but timeout, storage-error and not-enough-replicas-after-append for batches that
+// were not applied: corrupt-batch, invalid-record, unsupported-compression, request-too-large;
+// forbidden, unknown-topic, unknown-partition; record-too-large (stored, or inflated),
+// invalid-timestamp, invalid-transaction-state (no transaction of this producer is open),
+// out-of-order-sequence, fenced, unknown-producer, offset-mismatch, storage-full, leader-unavailable,
+// not-enough-replicas.
+func (b *Broker) ProduceBatches(ctx context.Context, c Caller, req *BatchRequest, use func(*BatchResult)) error {
+	parsed, err := ingest.Parse(req.Batches, maxBatchRecords)
+	if err != nil {
+		return err
+	}
+	if err := b.authorizer.Authorize(ctx, c.Principal, auth.Access{Operation: metadata.OpWrite, Resource: metadata.ResourceTopic, Name: req.Topic, Host: c.Host}); err != nil {
+		return err
+	}
+	t, part, err := b.partition(ctx, req.Topic, req.Partition)
+	if err != nil {
+		return err
+	}
+	if parsed.Transactional {
+		return model.Errorf(model.InvalidTransactionState, "a batch is transactional, and its producer has no transaction open here")
+	}
+	if err := b.roomForRecords(); err != nil {
+		return err
+	}
+	checked := b.checked.Get(req.Timestamps)
+	defer b.checked.Put(checked)
+	if err := b.checkBatches(ctx, t, &parsed, req, checked); err != nil {
+		return err
+	}
+	call := b.calls.Get().(*produceCall)
+	call.reset(0, 0)
+	call.slices = append(call.slices, partition.Slice{Batches: checked.Bytes, Count: parsed.Records, Acks: req.Acks, Expected: req.Expected})
+	call.parts = append(call.parts, part)
+	call.done.Reset(1)
+	part.Submit(&call.slices[0], call.done)
+	why := call.await(ctx, req.Acks, req.Timeout)
+	state := call.state(0, why)
+	if why == nil {
+		b.release(call)
+	}
+	if state.Err != nil && req.Acks != partition.AcksNone {
+		return state.Err
+	}
+	res := BatchResult{Partition: req.Partition, Base: state.Base, Records: parsed.Records, AppendTime: state.AppendTime, Timestamps: checked.Timestamps}
+	if checked.Old > 0 {
+		res.Warning = b.warnOld(t, checked.Old, b.nowMs())
+	}
+	use(&res)
 	return nil
 }
 
-// Read implements io.Reader.
-func (s *Section) Read(p []byte) (int, error) {
-	if s.n == 0 {
-		return 0, io.EOF
-	}
-	n, err := s.x.File.ReadAt(p[:min(int64(len(p)), s.n)], s.pos)
-	if err != nil && n == 0 {
-		if errors.Is(err, io.EOF) {
-			err = io.ErrUnexpectedEOF
-		}
-		return 0, err
-	}
-	return n, s.Sent(int64(n))
-}
-
-// FetchBatches is Fetch for batches as they are stored: whole ones, of which the first holds
-// the position and always comes, control batches and, under ReadCommitted, those of aborted
-// transactions left out. MaxRecords counts records by the batches' headers; MaxBytes and
-// MinBytes count the batches' bytes. What the caller sends it sends from the log's files,
-// which stay open until Close. Checksums are the client's to check. Errors as of Fetch.
-func (b *Broker) FetchBatches(ctx context.Context, c Caller, req *FetchRequest) (*Batches, error) {
-	f, err := b.begin(ctx, c, req)
-	if err != nil {
-		return nil, err
-	}
-	var got *Batches
-	enough := func(ctx context.Context) (_ bool, err error) {
-		if got, err = f.plan(ctx); err != nil {
-			return false, err
-		}
-		if got.Records > 0 && (got.End == AtLimit || got.Size >= int64(req.MinBytes)) {
-			return true, nil
-		}
-		got.Close() // nothing is held while it waits
-		got = nil
-		return false, nil
-	}
-	if req.Wait > 0 {
-		err = f.wait(ctx, c, enough)
-	}
-	if err == nil && got == nil {
-		got, err = f.plan(ctx)
-	}
-	if err != nil {
-		return nil, err
-	}
-	got.allowed = f.mayGoOn
-	f.topic.rates.out(got.Records, got.Bytes)
-	return got, nil
-}
-
-// plan finds what is to be sent.
-func (f *fetching) plan(ctx context.Context) (*Batches, error) {
-	grant, err := f.b.memory.Take(ctx, f.owner, batchMemory, memoryPatience)
-	if err != nil {
-		return nil, err
-	}
-	out := &Batches{grant: grant}
-	f.ahead()
-	w := visible.Walk{Filter: f.filter, MaxBytes: int64(f.req.MaxBytes), MaxRecords: f.req.MaxRecords, Next: f.info.NextOffset}
-	for !w.Over() && err == nil {
-		if err = ctx.Err(); err == nil {
-			err = f.segment(&w, out)
-		}
-	}
-	if err != nil && (w.Records == 0 || ctx.Err() != nil) {
-		out.Close()
-		return nil, err
-	}
-	out.FetchInfo = f.info
-	out.NextOffset, out.Records, out.Bytes, out.Size = w.Next, w.Records, int(w.Bytes), w.Bytes
-	if w.Full || err != nil { // the next read tells why
-		out.End = AtLimit
-	}
-	return out, nil
-}
-
-// segment adds what one segment has.
-func (f *fetching) segment(w *visible.Walk, out *Batches) error {
-	x, err := f.part.Pin(w.Next, w.Filter.To)
-	if err != nil {
+// checkBatches looks at every record. A wait for inflation ends with the request's time.
+func (b *Broker) checkBatches(ctx context.Context, t *topic, parsed *ingest.Request, req *BatchRequest, out *ingest.Result) error {
+	ctx, cancel := context.WithTimeout(ctx, req.Timeout)
+	defer cancel()
+	rules := t.config.Load().rules()
+	if err := b.ingest.Check(ctx, parsed, &rules, b.nowMs(), out); err != nil {
 		return err
 	}
-	if x == nil { // nothing is stored up to the limit
-		w.Next = w.Filter.To
-		return nil
-	}
-	taken := *w
-	runs, err := w.Through(visible.Source{File: x.File, Pos: x.Pos, End: x.End, Compacted: x.Compacted})
-	if !x.Intact() {
-		*w = taken
-		x.Close()
-		return errCut
-	}
-	if len(runs) == 0 {
-		x.Close()
-		return f.readError(err)
-	}
-	out.extents = append(out.extents, x)
-	for _, r := range runs {
-		out.sections = append(out.sections, &Section{x: x, pos: r.Pos, n: r.Len})
-	}
-	return f.readError(err)
-}
-
-// readError gives errors of a walk their code.
-func (f *fetching) readError(err error) error {
-	switch {
-	case err == nil || model.HasCode(err, model.StorageError):
-		return err
-	case model.HasCode(err, model.CorruptBatch) || errors.Is(err, record.ErrShort):
-		return f.damaged(err)
-	}
-	return model.Errorf(model.StorageError, "partition %d of %q cannot be read", f.req.Partition, f.topic.name).WithCause(err)
+	t.rates.inBatches(parsed.Records, out.Payload)
+	b.appended(len(out.Bytes))
+	return nil
 }

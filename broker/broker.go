@@ -13,7 +13,9 @@ import (
 	"tidewire/internal/budget"
 	"tidewire/internal/lifecycle"
 	"tidewire/internal/model"
+	"tidewire/storage/ingest"
 	"tidewire/storage/log"
+	"tidewire/storage/record"
 )
 
 // Metadata is what the broker needs of the cluster.
@@ -42,9 +44,9 @@ type Store interface {
 type Caller struct {
 	Principal *auth.Principal
 	Host      string // the client's IP address
-	// Verify checks the caller's credentials again, for calls that last; nil where
-	// they cannot end.
-	Verify func(ctx context.Context) error
+	// Credential is looked at again by calls that last (see Guard); nil where it cannot
+	// end.
+	Credential auth.Credential
 }
 
 // Config is what a Broker is made of.
@@ -62,6 +64,9 @@ type Config struct {
 	// Appended is told the bytes that produce calls hand to the logs, before they are
 	// written; nil: nobody wants to know.
 	Appended func(bytes int)
+	// Inflation is the node's memory for the inflation of large batches, which the store
+	// shares; nil: the broker's own.
+	Inflation *record.Budget
 	// RetentionInterval is how often retention looks at the logs; 0 is 30 s.
 	RetentionInterval time.Duration
 	// FetchMemory bounds the memory of all reads together, in bytes; 0 is 256 MiB.
@@ -84,18 +89,22 @@ type Broker struct {
 	now        func() time.Time
 	appended   func(bytes int)
 
-	topics     sync.Map   // name → *topic
-	calls      *sync.Pool // of *produceCall; a pool of its own, as their channels belong to this broker's time
-	diskFull   atomic.Bool
-	memory     *budget.Budget // of reads
-	retention  retention
-	compaction compaction
-	draining   chan struct{} // closed by Drain
-	drained    sync.Once
-	cancel     func()
+	topics      sync.Map   // name → *topic
+	calls       *sync.Pool // of *produceCall; a pool of its own, as their channels belong to this broker's time
+	diskFull    atomic.Bool
+	memory      *budget.Budget // of reads
+	producerIDs producerIDs
+	retention   retention
+	compaction  compaction
+	inflation   *record.Budget // of the node, for batches that inflate to much
+	ingest      *ingest.Pool
+	checked     ingest.Results
+	draining    chan struct{} // closed by Drain
+	drained     sync.Once
+	cancel      func()
 
-	watchMu  sync.Mutex
-	watchers map[*partition.Watcher]struct{} // guarded by watchMu: woken by every metadata change
+	watchMu sync.Mutex
+	guards  map[*Guard]string // guarded by watchMu: with the name of the caller's user
 
 	mu      sync.Mutex
 	pending map[string]struct{} // guarded by mu: topics to look at
@@ -121,13 +130,17 @@ func New(c Config) *Broker {
 	if c.Appended == nil {
 		c.Appended = func(int) {}
 	}
+	if c.Inflation == nil {
+		c.Inflation = NewInflation()
+	}
 	return &Broker{
-		appended: c.Appended, memory: budget.New("fetch-memory", c.FetchMemory),
+		appended: c.Appended, memory: budget.New("fetch-memory", c.FetchMemory), inflation: c.Inflation, ingest: ingest.NewPool(parallelInflation(), c.Inflation),
 		nodeID: c.NodeID, meta: c.Metadata, authorizer: c.Authorizer, store: c.Store, logger: c.Logger,
-		group: c.Group, now: c.Now, draining: make(chan struct{}), watchers: map[*partition.Watcher]struct{}{},
-		retention:  retention{interval: c.RetentionInterval, kick: make(chan struct{}, 1), clock: newClockWatch(c.Now, c.Monotonic)},
-		compaction: compaction{interval: c.CompactionInterval, retries: map[*log.Log]*compactionRetry{}},
-		calls:      newProducePool(), pending: map[string]struct{}{},
+		group: c.Group, now: c.Now, draining: make(chan struct{}), guards: map[*Guard]string{},
+		retention:   retention{interval: c.RetentionInterval, kick: make(chan struct{}, 1), clock: newClockWatch(c.Now, c.Monotonic)},
+		compaction:  compaction{interval: c.CompactionInterval, retries: map[*log.Log]*compactionRetry{}},
+		producerIDs: newProducerIDs(),
+		calls:       newProducePool(), pending: map[string]struct{}{},
 		unopened: map[string]struct{}{}, opening: make(chan struct{}, openers), kick: make(chan struct{}, 1), pass: make(chan struct{}),
 	}
 }
@@ -145,6 +158,7 @@ func (b *Broker) Start() {
 	}
 	b.group.Go("broker/reconcile", b.reconcileLoop)
 	b.group.Go("broker/rates", b.ratesLoop)
+	b.group.Go("broker/guards", b.guardLoop)
 	b.group.Go("broker/retention", b.retentionLoop)
 	b.group.Go("broker/compaction", b.compactionLoop)
 }
@@ -176,19 +190,6 @@ func (b *Broker) SetDiskFull(full bool) { b.diskFull.Store(full) }
 func (b *Broker) Image() *metadata.Image { return b.meta.Image() }
 
 func (b *Broker) nowMs() int64 { return b.now().UnixMilli() }
-
-// Watch adds w to those woken by every change of the metadata, until the returned
-// function is called.
-func (b *Broker) Watch(w *partition.Watcher) (cancel func()) {
-	b.watchMu.Lock()
-	defer b.watchMu.Unlock()
-	b.watchers[w] = struct{}{}
-	return func() {
-		b.watchMu.Lock()
-		defer b.watchMu.Unlock()
-		delete(b.watchers, w)
-	}
-}
 
 // topic finds a topic that the image has, waiting for this node to open it. That a
 // topic is unknown is confirmed by a read barrier.

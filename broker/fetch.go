@@ -93,9 +93,10 @@ func (b *Broker) Fetch(ctx context.Context, c Caller, req *FetchRequest, visit V
 	if err != nil {
 		return FetchInfo{}, err
 	}
+	defer f.end()
 	if req.Wait > 0 {
 		probe := f.probe()
-		if err := f.wait(ctx, c, probe.found); err != nil {
+		if err := f.wait(ctx, probe.found); err != nil {
 			return f.info, err
 		}
 	}
@@ -165,18 +166,4 @@ func visibleEnd(b partition.Bounds, iso Isolation) model.Offset {
 		return b.HighWatermark
 	}
 	return b.LastStable
-}
-
-// StillAllowed tells whether a caller that was let in may go on: its token must not
-// have expired or been revoked, and its rights must still be there.
-func (b *Broker) StillAllowed(ctx context.Context, c Caller, op metadata.Operation, topic string) error {
-	if c.Verify != nil {
-		if err := c.Verify(ctx); err != nil {
-			return err
-		}
-	}
-	if b.authorizer.Allowed(c.Principal, auth.Access{Operation: op, Resource: metadata.ResourceTopic, Name: topic, Host: c.Host}) {
-		return nil
-	}
-	return b.authorizer.Authorize(ctx, c.Principal, auth.Access{Operation: op, Resource: metadata.ResourceTopic, Name: topic, Host: c.Host})
 }

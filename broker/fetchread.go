@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"tidewire/broker/partition"
-	"tidewire/cluster/metadata"
 	"tidewire/internal/budget"
 	"tidewire/internal/model"
 	"tidewire/storage/record"
@@ -25,6 +24,7 @@ type fetching struct {
 	visit    Visit         // nil: only count
 	caller   Caller        // whose rights are looked at while a long read goes on
 	checked  time.Time     // when that was done last
+	guard    *Guard        // of reads that take long; nil until then
 	info     FetchInfo
 	full     bool // a limit was reached
 	filter   visible.Filter
@@ -43,9 +43,9 @@ const (
 	// that takes with the codec's own buffers.
 	inflated  = 4 << 20
 	inflating = 12 << 20
-	// maxInflated bounds what one stored batch may inflate to at all. Batches were checked
-	// against the same bound when they were accepted. Few at a time get so much.
-	maxInflated = 128 << 20
+	// maxInflated bounds what one stored batch may inflate to at all. Few at a time get so
+	// much.
+	maxInflated = record.MaxInflated
 	// outFactor is how much longer a record may be in JSON, where all is escaped.
 	outFactor = 6
 	// plainRecord is the largest record that the visitor's usual memory holds.
@@ -146,7 +146,9 @@ func (f *fetching) read(ctx context.Context, grant *budget.Grant, need int64) er
 	if r.large = need > plainMemory+maxInflated; r.large {
 		r.inflate = record.NewDecompressor(maxInflated)
 	}
+	r.inflate.Within(f.b.inflation)
 	defer func() {
+		r.inflate.Release()
 		if r.grant = nil; r.large {
 			r.inflate = record.NewDecompressor(inflated)
 		}
@@ -201,12 +203,15 @@ func (f *fetching) stopped(ctx context.Context) error {
 	return nil
 }
 
-// mayGoOn tells whether partition, token and rights are still there.
+// recheck is how often a read that takes long looks at whether it may go on.
+const recheck = 500 * time.Millisecond
+
+// mayGoOn tells whether partition, credential and rights are still there.
 func (f *fetching) mayGoOn(ctx context.Context) error {
 	if err := f.part.Err(); err != nil {
 		return err
 	}
-	return f.b.StillAllowed(ctx, f.caller, metadata.OpRead, f.topic.name)
+	return f.guards().Check(ctx)
 }
 
 // chunk reads some batches, at least one if there is one. A batch too large for the memory
@@ -279,6 +284,7 @@ func (f *fetching) open(r *reader, batch *record.Batch) error {
 	if err != nil {
 		return f.damaged(err)
 	}
+	r.inflate.Settle()
 	return nil
 }
 

@@ -4,29 +4,41 @@ import (
 	"context"
 	"time"
 
-	"tidewire/broker/partition"
 	"tidewire/cluster/metadata"
 	"tidewire/internal/model"
 )
 
-// recheck is how often a waiting read looks again at the caller's token and rights even
-// though nothing woke it: what ends by the clock alone wakes nobody.
-const recheck = 500 * time.Millisecond
+// guards gives the read's guard, which most reads end without.
+func (f *fetching) guards() *Guard {
+	if f.guard == nil {
+		f.guard = f.b.Guard(f.caller)
+		f.guard.needs = []guarded{{Need: OnTopic(metadata.OpRead, f.topic.name), topic: f.topic.id, pinned: true}}
+	}
+	return f.guard
+}
+
+// end gives up what a read holds.
+func (f *fetching) end() {
+	if f.guard != nil {
+		f.guard.Close()
+		f.guard = nil
+	}
+}
 
 // wait returns once found says that there is enough, the request's time is over or the node
 // drains. It asks again whenever something has changed.
-func (f *fetching) wait(ctx context.Context, c Caller, found func(context.Context) (bool, error)) error {
+func (f *fetching) wait(ctx context.Context, found func(context.Context) (bool, error)) error {
 	if enough, err := found(ctx); enough || err != nil {
 		return err
 	}
-	w := partition.NewWatcher()
-	f.part.Watch(w)
-	defer f.part.Unwatch(w)
-	defer f.b.Watch(w)()
+	g := f.guards()
+	f.part.Watch(g.watcher)
+	defer f.part.Unwatch(g.watcher)
 	deadline := time.NewTimer(f.req.Wait)
 	defer deadline.Stop()
-	tick := time.NewTicker(recheck)
-	defer tick.Stop()
+	if err := g.Check(ctx); err != nil { // what has ended before the guard was there
+		return err
+	}
 	for {
 		if err := f.part.Err(); err != nil {
 			return err
@@ -35,8 +47,7 @@ func (f *fetching) wait(ctx context.Context, c Caller, found func(context.Contex
 			return err
 		}
 		select {
-		case <-w.C():
-		case <-tick.C:
+		case <-g.Changed():
 		case <-deadline.C:
 			return nil
 		case <-f.b.draining:
@@ -44,7 +55,7 @@ func (f *fetching) wait(ctx context.Context, c Caller, found func(context.Contex
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
-		if err := f.b.StillAllowed(ctx, c, metadata.OpRead, f.topic.name); err != nil {
+		if err := g.Check(ctx); err != nil {
 			return err
 		}
 	}

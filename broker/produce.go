@@ -4,9 +4,9 @@ import (
 	"context"
 	"strconv"
 	"sync"
-	"tidewire/auth"
 	"time"
 
+	"tidewire/auth"
 	"tidewire/broker/partition"
 	"tidewire/cluster/metadata"
 	"tidewire/internal/model"
@@ -34,6 +34,11 @@ type ProduceRequest struct {
 	Routing []Routing
 	Acks    partition.Acks
 	Timeout time.Duration // how long acks=all may take
+
+	// Sequence and Expected are for records of one partition, which are appended as one
+	// batch; nil: none.
+	Sequence *partition.Sequence
+	Expected *model.Offset // what the log end must be, or nothing is appended
 }
 
 // RecordResult is what became of one record. With Err set the other fields, except
@@ -62,6 +67,8 @@ type produceCall struct {
 	slices []partition.Slice
 	parts  []*partition.Partition
 	done   *partition.Completion
+
+	stamped int64 // the timestamp of records that came without
 }
 
 func newProducePool() *sync.Pool {
@@ -75,69 +82,173 @@ func newProducePool() *sync.Pool {
 // One partition's records are appended whole, at consecutive offsets and in request
 // order, or refused whole. Errors: forbidden, unknown-topic, unknown-partition,
 // invalid-argument (no key in a compacted topic), invalid-timestamp, record-too-large,
-// storage-full, leader-unavailable, not-enough-replicas, timeout.
+// storage-full, leader-unavailable, not-enough-replicas, timeout; with Sequence fenced,
+// unknown-producer, out-of-order-sequence, invalid-transaction-state; with Expected
+// offset-mismatch.
 func (b *Broker) Produce(ctx context.Context, c Caller, req *ProduceRequest, use func(*ProduceResult)) error {
-	if err := b.authorizer.Authorize(ctx, c.Principal, auth.Access{Operation: metadata.OpWrite, Resource: metadata.ResourceTopic, Name: req.Topic, Host: c.Host}); err != nil {
-		return err
-	}
-	t, err := b.topic(ctx, req.Topic)
+	call, err := b.submit(ctx, c, req)
 	if err != nil {
 		return err
 	}
-	if b.diskFull.Load() {
-		return model.Errorf(model.StorageFull, "the disk has less free room than --disk-reserve; deleting topics or records makes room")
+	why := call.await(ctx, req.Acks, req.Timeout)
+	call.fill(req, why)
+	use(&call.result)
+	if why == nil {
+		b.release(call)
+	}
+	return nil
+}
+
+func (b *Broker) submit(ctx context.Context, c Caller, req *ProduceRequest) (*produceCall, error) {
+	t, err := b.writable(ctx, c, req.Topic)
+	if err != nil {
+		return nil, err
 	}
 	call := b.calls.Get().(*produceCall)
 	if err := b.prepare(call, t, req); err != nil {
 		b.calls.Put(call)
-		return err
+		return nil, err
 	}
 	b.appended(t.rates.in(req.Records))
 	call.submit(t, req)
-	reusable := call.await(ctx, req)
-	use(&call.result)
-	if reusable {
-		b.release(call)
+	return call, nil
+}
+
+// Pending is a produce call that was submitted and is waited for elsewhere.
+type Pending struct {
+	b    *Broker
+	call *produceCall
+	req  *ProduceRequest
+}
+
+// Submit is Produce without the wait. The bytes that the records point at are not used
+// after Submit has returned; req is until Result has. The request's Timeout is the
+// caller's to keep.
+func (b *Broker) Submit(ctx context.Context, c Caller, req *ProduceRequest) (*Pending, error) {
+	call, err := b.submit(ctx, c, req)
+	if err != nil {
+		return nil, err
+	}
+	return &Pending{b, call, req}, nil
+}
+
+// Done receives once, when what became of every record is known.
+func (p *Pending) Done() <-chan struct{} { return p.call.done.Done() }
+
+// Result calls use with what became of the records; use may not keep it. Call it once:
+// after Done has received, with a nil error, or to wait no longer, with the error that
+// records get of which it is not known yet.
+func (p *Pending) Result(why error, use func(*ProduceResult)) {
+	p.call.fill(p.req, why)
+	use(&p.call.result)
+	if why == nil {
+		p.b.release(p.call)
+	}
+}
+
+// writable finds a topic that the caller may write to and that takes records now.
+func (b *Broker) writable(ctx context.Context, c Caller, name string) (*topic, error) {
+	q := auth.Access{Operation: metadata.OpWrite, Resource: metadata.ResourceTopic, Name: name, Host: c.Host}
+	if err := b.authorizer.Authorize(ctx, c.Principal, q); err != nil {
+		return nil, err
+	}
+	t, err := b.topic(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	if err := b.roomForRecords(); err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+// roomForRecords is storage-full while the disk has no room that records may take.
+func (b *Broker) roomForRecords() error {
+	if b.diskFull.Load() {
+		return model.Errorf(model.StorageFull, "the disk has less free room than --disk-reserve; deleting topics or records makes room")
 	}
 	return nil
 }
 
 // prepare checks every record and finds its partition; nothing is applied yet.
 func (b *Broker) prepare(call *produceCall, t *topic, req *ProduceRequest) error {
-	cfg := t.config.Load()
-	parts := *t.parts.Load()
-	n := len(parts)
-	now := b.nowMs()
-	turn := int32(t.sticky.Load() % uint32(n)) // once, so that a request's keyless records stay together
-	old := 0
-	call.reset(len(req.Records), n)
+	a := t.admission(b.nowMs())
+	call.stamped = a.now
+	call.reset(len(req.Records), len(a.parts))
 	for i := range req.Records {
-		r, to := &req.Records[i], &req.Routing[i]
-		if cfg.LogAppendTime || r.Timestamp == NoTimestamp {
-			r.Timestamp = now
-		} else if err := checkTimestamp(cfg, i, r.Timestamp, now); err != nil {
-			return err
-		}
-		if cfg.Delete && cfg.RetentionMs >= 0 && r.Timestamp < now-cfg.RetentionMs {
-			old++
-		}
-		if r.Key == nil && cfg.Compact {
-			return recordError(model.InvalidArgument, i, "/key", "a topic with cleanup.policy=compact takes no record without key")
-		}
-		if size := record.HeaderSize + record.RecordSize(0, 0, r.Key, r.Value, r.Headers); size > cfg.MaxMessageBytes {
-			return recordError(model.RecordTooLarge, i, "", "record %d takes %d bytes, max.message.bytes is %d", i, size, cfg.MaxMessageBytes)
-		}
-		p, err := t.choose(r, to, n, turn)
+		p, err := a.admit(i, &req.Records[i], &req.Routing[i])
 		if err != nil {
 			return err
 		}
 		call.target[i] = p
 	}
-	if old > 0 {
-		call.result.Warning = b.warnOld(t, old, now)
+	if a.old > 0 {
+		call.result.Warning = b.warnOld(t, a.old, a.now)
 	}
-	call.group(parts)
+	call.group(a.parts)
+	return b.conditions(call, req, len(a.parts))
+}
+
+// conditions checks what comes with a producer's sequence or an expected offset, and hands
+// it to the slice. n is the topic's number of partitions.
+func (b *Broker) conditions(call *produceCall, req *ProduceRequest, n int) error {
+	if req.Sequence == nil && req.Expected == nil {
+		return nil
+	}
+	if len(call.slices) > 1 {
+		return model.Errorf(model.InvalidArgument, "the records go to %d partitions; a sequence or an expected offset is for one, which the path may name", len(call.slices))
+	}
+	if q := req.Sequence; q != nil {
+		if int64(q.ID) >= b.meta.Image().Cluster().NextProducerID {
+			return model.Errorf(model.UnknownProducer, "producer id %d was given to nobody; POST /v1/producers gives one", q.ID)
+		}
+	}
+	s := &call.slices[0]
+	if first := s.Select[0]; req.Sequence != nil && n > 1 && keyless(&req.Records[first], &req.Routing[first]) {
+		return model.Errorf(model.InvalidArgument, "a producer's sequence counts in one partition, and a record without key may go to any; name the partition in the path or in the record")
+	}
+	s.Plain, s.Sequence, s.Expected = false, req.Sequence, req.Expected
 	return nil
+}
+
+// admission is what the records of one call are checked against: the topic as it is at one
+// moment.
+type admission struct {
+	t     *topic
+	cfg   *topicConfig
+	parts []*partition.Partition
+	now   int64 // milliseconds
+	turn  int32 // takes the keyless records of the call, so that they stay together
+	old   int   // records older than retention.ms that were admitted
+}
+
+func (t *topic) admission(now int64) admission {
+	parts := *t.parts.Load()
+	return admission{t: t, cfg: t.config.Load(), parts: parts, now: now, turn: int32(t.sticky.Load() % uint32(len(parts)))}
+}
+
+// single is the index of a record whose errors point into itself, not into a list.
+const single = -1
+
+// admit checks the ith record of a call, gives it its timestamp, and finds its partition.
+func (a *admission) admit(i int, r *record.Record, to *Routing) (int32, error) {
+	cfg := a.cfg
+	if cfg.LogAppendTime || r.Timestamp == NoTimestamp {
+		r.Timestamp = a.now
+	} else if err := checkTimestamp(cfg, i, r.Timestamp, a.now); err != nil {
+		return 0, err
+	}
+	if r.Key == nil && cfg.Compact {
+		return 0, recordError(model.InvalidArgument, i, "/key", "a topic with cleanup.policy=compact takes no record without key")
+	}
+	if size := record.HeaderSize + record.RecordSize(0, 0, r.Key, r.Value, r.Headers); size > cfg.MaxMessageBytes {
+		return 0, recordError(model.RecordTooLarge, i, "", "%s takes %d bytes, max.message.bytes is %d", recordName(i), size, cfg.MaxMessageBytes)
+	}
+	p, err := a.t.choose(r, to, len(a.parts), a.turn)
+	if err == nil && cfg.Delete && cfg.RetentionMs >= 0 && r.Timestamp < a.now-cfg.RetentionMs {
+		a.old++
+	}
+	return p, err
 }
 
 // choose finds a record's partition; turn is the one that takes keyless records now.
@@ -156,6 +267,11 @@ func (t *topic) choose(r *record.Record, to *Routing, n int, turn int32) (int32,
 	return turn, nil
 }
 
+// keyless tells a record whose partition the broker chooses.
+func keyless(r *record.Record, to *Routing) bool {
+	return !to.HasPartition && !to.HasPartitionKey && r.Key == nil
+}
+
 // warnInterval is how often one topic's old records are logged.
 const warnInterval = 60_000
 
@@ -165,6 +281,11 @@ func (b *Broker) warnOld(t *topic, n int, now int64) string {
 	if last := t.warned.Load(); now-last >= warnInterval && t.warned.CompareAndSwap(last, now) {
 		b.logger.Warn("records older than retention.ms were produced; retention may delete them soon", "topic", t.name, "records", n)
 	}
+	return OldWarning(n)
+}
+
+// OldWarning is what the producer of n records that are older than retention.ms is told.
+func OldWarning(n int) string {
 	return strconv.Itoa(n) + " records are older than retention.ms and may be deleted soon"
 }
 
@@ -181,9 +302,14 @@ func checkTimestamp(cfg *topicConfig, i int, ts, now int64) error {
 }
 
 func (call *produceCall) reset(records, partitions int) {
+	call.target = resize(call.target, records)
+	call.prepared(records, partitions)
+}
+
+// prepared makes room for what follows once the targets are known.
+func (call *produceCall) prepared(records, partitions int) {
 	call.result.Results = resize(call.result.Results, records)
 	call.result.Failed, call.result.Warning = 0, ""
-	call.target = resize(call.target, records)
 	call.order = resize(call.order, records)
 	call.starts = resize(call.starts, partitions+1)
 	clear(call.starts)
@@ -235,7 +361,7 @@ func (call *produceCall) submit(t *topic, req *ProduceRequest) {
 		first := s.Select[0]
 		to := &req.Routing[first]
 		s.Records, s.Acks = req.Records, req.Acks
-		s.Keyless = !to.HasPartition && !to.HasPartitionKey && req.Records[first].Key == nil
+		s.Keyless = keyless(&req.Records[first], to)
 		if call.parts[k] == nil {
 			s.Err = t.notOpen(call.target[first])
 			call.done.Discount(1)
@@ -245,47 +371,34 @@ func (call *produceCall) submit(t *topic, req *ProduceRequest) {
 	}
 }
 
-// await waits for the slices and fills the results; it reports whether the call's
-// memory may be used again, which it may not while a partition still holds slices.
-func (call *produceCall) await(ctx context.Context, req *ProduceRequest) bool {
-	if req.Acks != partition.AcksAll {
+// await waits for the slices and returns nil, or why it waits no longer: then partitions still
+// hold slices, and the call's memory must not be used again.
+func (call *produceCall) await(ctx context.Context, acks partition.Acks, timeout time.Duration) error {
+	if acks != partition.AcksAll {
 		<-call.done.Done()
-		call.fill(req, nil)
-		return true
+		return nil
 	}
 	select { // most are done at once under write caching, or soon: spare the timer
 	case <-call.done.Done():
-		call.fill(req, nil)
-		return true
+		return nil
 	default:
 	}
-	timer := time.NewTimer(req.Timeout)
+	timer := time.NewTimer(timeout)
 	defer timer.Stop()
-	var why error
 	select {
 	case <-call.done.Done():
-		call.fill(req, nil)
-		return true
+		return nil
 	case <-timer.C:
-		why = model.Errorf(model.Timeout, "the records were not committed within %s; they may still be", req.Timeout)
+		return NotInTime(timeout)
 	case <-ctx.Done():
-		why = model.Errorf(model.Timeout, "the client went away before the records were committed").WithCause(context.Cause(ctx))
+		return model.Errorf(model.Timeout, "the client went away before the records were committed").WithCause(context.Cause(ctx))
 	}
-	call.fill(req, why)
-	return false
 }
 
 // fill writes each record's result. With why set, slices that have not ended get it.
 func (call *produceCall) fill(req *ProduceRequest, why error) {
 	for k := range call.slices {
-		s := &call.slices[k]
-		state := partition.State{Done: true, Base: s.Base, AppendTime: s.AppendTime, Err: s.Err}
-		if why != nil && call.parts[k] != nil {
-			state = call.parts[k].Abandon(s)
-		}
-		if !state.Done {
-			state.Err = why
-		}
+		s, state := &call.slices[k], call.state(k, why)
 		for j, i := range s.Select {
 			res := RecordResult{Partition: model.PartitionID(call.target[i]), Err: state.Err}
 			if state.Err != nil {
@@ -296,10 +409,26 @@ func (call *produceCall) fill(req *ProduceRequest, why error) {
 				if res.Timestamp < 0 {
 					res.Timestamp = req.Records[i].Timestamp
 				}
+				if state.Duplicate && call.stamped == req.Records[i].Timestamp {
+					res.Timestamp = state.StoredTime // this request's time is not the record's
+				}
 			}
 			call.result.Results[i] = res
 		}
 	}
+}
+
+// state is what became of a slice; with why set, one that has not ended gets it.
+func (call *produceCall) state(k int, why error) partition.State {
+	s := &call.slices[k]
+	state := partition.State{Done: true, Base: s.Base, AppendTime: s.AppendTime, Duplicate: s.Duplicate, StoredTime: s.StoredTime, Err: s.Err}
+	if why != nil && call.parts[k] != nil {
+		state = call.parts[k].Abandon(s)
+	}
+	if !state.Done {
+		state.Err = why
+	}
+	return state
 }
 
 func (b *Broker) release(call *produceCall) {

@@ -29,6 +29,12 @@ func (r *rates) in(recs []record.Record) int {
 	return n
 }
 
+// inBatches counts records that came in ready-made batches.
+func (r *rates) inBatches(records, bytes int) {
+	r.bytesIn.Add(int64(bytes))
+	r.recordsIn.Add(int64(records))
+}
+
 func (r *rates) out(records, bytes int) {
 	r.bytesOut.Add(int64(bytes))
 	r.recordsOut.Add(int64(records))

@@ -33,11 +33,7 @@ func (b *Broker) onChange(old, now *metadata.Image, d metadata.Delta) {
 	case b.kick <- struct{}{}:
 	default:
 	}
-	b.watchMu.Lock()
-	defer b.watchMu.Unlock()
-	for w := range b.watchers {
-		w.Wake()
-	}
+	b.wakeGuards(old, &d)
 }
 
 // passEnd is closed at the end of the first reconciliation pass that ends after now.

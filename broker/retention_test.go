@@ -223,3 +223,29 @@ func TestOldRecordsAreCountedOnlyWhereRetentionDeletes(t *testing.T) {
 	require.EqualValues(t, -1, deleteDelay(0), "0 is at once, not the default")
 	require.EqualValues(t, math.MaxInt64, deleteDelay(math.MaxInt64))
 }
+
+// The wall clock jitters and jumps by an hour, forth and back: nothing that is younger than
+// retention.ms goes, and what is older goes once the clock is right.
+func TestJumpsOfAnHourDeleteNothingEarly(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		k := newKeeper(t)
+		tp := k.topic("hours", 1, func(c *metadata.TopicConfig) { c.RetentionMs = (90 * time.Minute).Milliseconds() })
+		k.fill(tp, 0, 30*24*time.Hour) // old when it came
+		k.fill(tp, 0, 0)
+		written := model.Offset(2)
+		for _, skew := range []time.Duration{50 * time.Millisecond, -50 * time.Millisecond, time.Hour, -time.Hour, time.Hour, 0} {
+			k.skew = skew
+			k.fill(tp, 0, 0) // dated by the clock of the moment
+			written++
+			k.applyRetention()
+			require.Equal(t, skew.Abs() > maxClockDrift, k.metric("retention_time_paused") == 1, "at %s", skew)
+			require.EqualValues(t, 1, start(tp, 0), "what was old is gone at once, and nothing else")
+			time.Sleep(10 * time.Minute)
+		}
+		time.Sleep(3 * time.Hour)
+		k.applyRetention()
+		require.Equal(t, written, start(tp, 0), "what was dated ahead or behind pins nothing")
+		k.stop()
+	})
+}

@@ -3,7 +3,6 @@ package broker
 import (
 	"context"
 
-	"tidewire/auth"
 	"tidewire/broker/partition"
 	"tidewire/cluster/metadata"
 	"tidewire/internal/model"
@@ -14,55 +13,30 @@ import (
 // a topic by its id, so that one that was deleted and created anew ends it. Only one
 // goroutine at a time may use it and its topics; Changed may be received from another.
 type Stream struct {
-	b       *Broker
-	caller  Caller
-	watcher *partition.Watcher
-	unwatch func()
-	topics  []*StreamTopic
+	b      *Broker
+	guard  *Guard
+	topics []*StreamTopic
 }
 
 // NewStream returns a stream that follows nothing yet. Close must be called.
-func (b *Broker) NewStream(c Caller) *Stream {
-	w := partition.NewWatcher()
-	return &Stream{b: b, caller: c, watcher: w, unwatch: b.Watch(w)}
-}
+func (b *Broker) NewStream(c Caller) *Stream { return &Stream{b: b, guard: b.Guard(c)} }
 
-// Changed receives after one or more changes of a partition that is open, or of the
-// metadata. What ends by the clock alone, such as a token, wakes nobody.
-func (s *Stream) Changed() <-chan struct{} { return s.watcher.C() }
+// Changed receives after one or more changes of a partition that is open, or when there
+// may be a reason to end (see Guard).
+func (s *Stream) Changed() <-chan struct{} { return s.guard.Changed() }
 
-// SetCaller replaces the caller, whose token was renewed.
-func (s *Stream) SetCaller(c Caller) { s.caller = c }
+// SetCaller replaces the caller, whose credential was renewed.
+func (s *Stream) SetCaller(c Caller) { s.guard.SetCaller(c) }
 
-// Check tells whether the stream may go on: the token must not have ended, the rights
-// must still be there and the topics too. Call it whenever Changed received, before
-// reading. Errors: what the caller's Verify says, forbidden, unknown-topic.
-func (s *Stream) Check(ctx context.Context) error {
-	if s.caller.Verify != nil {
-		if err := s.caller.Verify(ctx); err != nil {
-			return err
-		}
-	}
-	for _, t := range s.topics {
-		if err := s.mayRead(ctx, t.t.name); err != nil {
-			return err
-		}
-	}
-	img := s.b.meta.Image()
-	for _, t := range s.topics {
-		if img.TopicByID(t.t.id) == nil {
-			return unknownTopic(t.t.name)
-		}
-	}
-	return nil
-}
+// Caller is on whose behalf the stream goes on, with the principal that Check saw last.
+func (s *Stream) Caller() Caller { return s.guard.Caller() }
+
+// Check tells whether the stream may go on, as Guard.Check does. Call it whenever Changed
+// received, before reading.
+func (s *Stream) Check(ctx context.Context) error { return s.guard.Check(ctx) }
 
 func (s *Stream) mayRead(ctx context.Context, topic string) error {
-	q := auth.Access{Operation: metadata.OpRead, Resource: metadata.ResourceTopic, Name: topic, Host: s.caller.Host}
-	if s.b.authorizer.Allowed(s.caller.Principal, q) {
-		return nil
-	}
-	return s.b.mayRead(ctx, s.caller, topic)
+	return s.b.may(ctx, s.guard.caller, OnTopic(metadata.OpRead, topic))
 }
 
 // Follow adds topics, all or none. Rights are looked at before existence. Errors:
@@ -81,6 +55,9 @@ func (s *Stream) Follow(ctx context.Context, names []string) ([]*StreamTopic, er
 		}
 		added[i] = &StreamTopic{s: s, t: t, open: map[model.PartitionID]*partition.Partition{}}
 	}
+	for _, t := range added {
+		s.guard.needs = append(s.guard.needs, guarded{Need: OnTopic(metadata.OpRead, t.t.name), topic: t.t.id, pinned: true})
+	}
 	s.topics = append(s.topics, added...)
 	return added, nil
 }
@@ -89,16 +66,17 @@ func (s *Stream) Follow(ctx context.Context, names []string) ([]*StreamTopic, er
 func (s *Stream) Unfollow() {
 	for _, t := range s.topics {
 		for _, p := range t.open {
-			p.Unwatch(s.watcher)
+			p.Unwatch(s.guard.watcher)
 		}
 	}
 	s.topics = nil
+	s.guard.Clear()
 }
 
 // Close ends the stream.
 func (s *Stream) Close() {
 	s.Unfollow()
-	s.unwatch()
+	s.guard.Close()
 }
 
 // StreamTopic is one topic that a stream follows.
@@ -152,7 +130,7 @@ func (t *StreamTopic) Open(p model.PartitionID, at Position, iso Isolation) (mod
 	off, err := resolve(part, at, iso)
 	if err == nil && !isOpen {
 		t.open[p] = part
-		part.Watch(t.s.watcher)
+		part.Watch(t.s.guard.watcher)
 	}
 	return off, err
 }
@@ -176,7 +154,7 @@ func (t *StreamTopic) Read(ctx context.Context, req *FetchRequest, visit Visit) 
 	if err != nil {
 		return FetchInfo{}, err
 	}
-	f := fetching{b: t.s.b, topic: t.t, part: part, req: req, owner: ownerOf(t.s.caller), visit: visit, info: FetchInfo{NextOffset: next}}
+	f := fetching{b: t.s.b, topic: t.t, part: part, req: req, owner: ownerOf(t.s.Caller()), visit: visit, info: FetchInfo{NextOffset: next}}
 	err = f.more(ctx)
 	return f.info, err
 }

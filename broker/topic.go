@@ -19,6 +19,8 @@ type topicConfig struct {
 	MaxMessageBytes      int
 	MinInsyncReplicas    int
 	LogAppendTime        bool
+	Recompress           bool         // compression.type names a codec, which is
+	Codec                record.Codec // this one
 	Compact              bool
 	Delete               bool            // cleanup.policy holds delete
 	RetentionBytes       int64           // −1: unlimited
@@ -93,7 +95,9 @@ func (t *topic) appendLogs(out []*log.Log) []*log.Log {
 }
 
 func configOf(c *metadata.TopicConfig) *topicConfig {
+	codec, named := record.ParseCodec(c.CompressionType)
 	return &topicConfig{
+		Recompress: named, Codec: codec,
 		MaxMessageBytes: int(c.MaxMessageBytes), MinInsyncReplicas: int(c.MinInsyncReplicas),
 		LogAppendTime: c.TimestampType == metadata.LogAppendTime, Compact: c.CleanupPolicy.Compact, RetentionMs: c.RetentionMs,
 		Delete: c.CleanupPolicy.Delete, RetentionBytes: c.RetentionBytes,
@@ -141,8 +145,21 @@ func settingsOf(c *metadata.TopicConfig) partition.Settings {
 	return partition.Settings{MaxMessageBytes: int(c.MaxMessageBytes), MinInsyncReplicas: int(c.MinInsyncReplicas), Codec: codec}
 }
 
+// recordError is about a part of the ith record of a request, or of a record that stands
+// alone.
 func recordError(c model.Code, i int, part, format string, args ...any) error {
 	e := model.Errorf(c, format, args...)
-	e.Fields = []model.FieldError{{Pointer: fmt.Sprintf("/records/%d%s", i, part), Detail: e.Detail}}
+	at := part
+	if i != single {
+		at = fmt.Sprintf("/records/%d%s", i, part)
+	}
+	e.Fields = []model.FieldError{{Pointer: at, Detail: e.Detail}}
 	return e
+}
+
+func recordName(i int) string {
+	if i == single {
+		return "the record"
+	}
+	return fmt.Sprintf("record %d", i)
 }

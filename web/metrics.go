@@ -9,6 +9,8 @@ import (
 	"github.com/gin-gonic/gin"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"tidewire/internal/inflight"
 )
 
 // Metrics counts requests and serves a registry. Labels are route templates, methods and
@@ -45,6 +47,18 @@ func NewMetrics(r *prometheus.Registry) *Metrics {
 	}
 	r.MustRegister(m.requests, m.seconds)
 	return m
+}
+
+// RegisterInflight adds what requests under way hold.
+func RegisterInflight(r prometheus.Registerer, b *inflight.Budget) {
+	r.MustRegister(
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "tidewire_http_inflight_bytes", Help: "Bytes that requests under way hold, of --http-inflight-bytes.",
+		}, func() float64 { return float64(b.Used()) }),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "tidewire_http_inflight_refused_total", Help: "Requests refused with 429 since those under way held all of --http-inflight-bytes.",
+		}, func() float64 { return float64(b.Refused()) }),
+	)
 }
 
 // Handler serves the registry.

@@ -7,6 +7,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"strconv"
+	"strings"
 	"sync/atomic"
 )
 
@@ -75,9 +76,40 @@ func newCORS(origins []string) *cors {
 
 const (
 	corsMethods = "GET, HEAD, POST, PUT, PATCH, DELETE"
-	corsHeaders = "Authorization, Content-Type, Accept, If-Match, X-Request-Id, Traceparent, Idempotency-Key, Tidewire-Key, Tidewire-Expected-Offset, Tidewire-Cursor, Last-Event-ID"
-	corsExpose  = "ETag, Location, Retry-After, X-Request-Id, Tidewire-Acks, Tidewire-Warning"
+	corsHeaders = "Authorization, Content-Type, Content-Encoding, Accept, If-Match, X-Request-Id, Traceparent, Idempotency-Key, Last-Event-ID"
+	corsExpose  = "ETag, Location, Retry-After, RateLimit, RateLimit-Policy, WWW-Authenticate, X-Request-Id, Traceparent, Idempotency-Replayed, " +
+		"Tidewire-Acks, Tidewire-Warning, Tidewire-Next-Offset, Tidewire-High-Watermark, Tidewire-Last-Stable-Offset, Tidewire-Log-Start-Offset"
+	// ownHeaders begins the headers of our own, which clients name as they like
+	// (Tidewire-Header-<name>).
+	ownHeaders = "tidewire-"
 )
+
+// allowedHeaders are the headers that a page may send: those that are known, and of those
+// that a preflight asks for the ones of our own.
+func allowedHeaders(asked []string) string {
+	var b strings.Builder
+	b.WriteString(corsHeaders)
+	for _, list := range asked {
+		for name := range strings.SplitSeq(list, ",") {
+			name = strings.TrimSpace(name)
+			if len(name) > len(ownHeaders) && strings.EqualFold(name[:len(ownHeaders)], ownHeaders) && isToken(name) {
+				b.WriteString(", " + name)
+			}
+		}
+	}
+	return b.String()
+}
+
+// isToken reports whether a text can be the name of a header (RFC 9110 §5.6.2).
+func isToken(s string) bool {
+	for i := range len(s) {
+		c := s[i]
+		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && strings.IndexByte("!#$%&'*+-.^_`|~", c) < 0 {
+			return false
+		}
+	}
+	return s != ""
+}
 
 // allows reports whether pages of that origin may use the API.
 func (c *cors) allows(origin string) bool { return c.any || slices.Contains(c.origins, origin) }
@@ -106,7 +138,7 @@ func (c *cors) handle(w http.ResponseWriter, r *http.Request) bool {
 		return false
 	}
 	h.Set("Access-Control-Allow-Methods", corsMethods)
-	h.Set("Access-Control-Allow-Headers", corsHeaders)
+	h.Set("Access-Control-Allow-Headers", allowedHeaders(r.Header["Access-Control-Request-Headers"]))
 	h.Set("Access-Control-Max-Age", "600")
 	w.WriteHeader(http.StatusNoContent)
 	return true

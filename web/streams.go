@@ -18,9 +18,11 @@ func NewStreams(h *ws.Handler) Streams { return &streams{h} }
 func (s *streams) Routes() []*rest.Route {
 	return []*rest.Route{
 		{Method: http.MethodGet, Path: "/v1/ws/consume", ID: "consume", Needs: "read topic", Stream: true, Handle: func(c *rest.Call) error {
-			return s.consume.Consume(c.Writer, c.Request, c.Caller(), c.Token())
+			return s.consume.Consume(c.Writer, c.Request, c.Caller())
 		}},
-		{Method: http.MethodGet, Path: "/v1/ws/produce", Needs: "not built yet", Stream: true},
+		{Method: http.MethodGet, Path: "/v1/ws/produce", ID: "produceSocket", Needs: "write topic, each frame's", Stream: true, Handle: func(c *rest.Call) error {
+			return s.consume.Produce(c.Writer, c.Request, c.Caller())
+		}},
 	}
 }
 

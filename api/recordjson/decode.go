@@ -14,8 +14,10 @@ import (
 type decoder struct {
 	scanner
 	req    *Request
-	single bool // one record is read, not a request: pointers start at the record
-	count  int  // records seen
+	extra  func(name, value []byte) bool // takes members of the request beside records; nil: there are none
+	given  bool                          // the request has records
+	single bool                          // one record is read, not a request: pointers start at the record
+	count  int                           // records seen
 
 	code model.Code         // of the first of errs
 	errs []model.FieldError // at most MaxFieldErrors
@@ -133,7 +135,6 @@ func (d *decoder) request(i int) int {
 		d.wrong(model.InvalidArgument, "", `an object {"records":[…]} is expected`)
 		return d.value(i, 0)
 	}
-	seen := false
 	i, more := d.first(i)
 	for more {
 		var name []byte
@@ -142,13 +143,12 @@ func (d *decoder) request(i int) int {
 		}
 		switch {
 		case string(name) != "records":
-			d.wrong(model.InvalidArgument, "/"+escapePointer(string(name)), "unknown field")
-			i = d.value(i, 1)
-		case seen:
+			i = d.other(i, name)
+		case d.given:
 			d.wrong(model.InvalidArgument, "/records", "the field occurs twice")
 			i = d.value(i, 1)
 		default:
-			seen = true
+			d.given = true
 			i = d.records(i)
 		}
 		if i < 0 {
@@ -156,8 +156,17 @@ func (d *decoder) request(i int) int {
 		}
 		i, more = d.following(i, '}')
 	}
-	if !seen {
+	if !d.given && d.extra == nil {
 		d.wrong(model.InvalidArgument, "/records", "the field is required")
+	}
+	return i
+}
+
+// other reads a member of the request that is not its records.
+func (d *decoder) other(i int, name []byte) int {
+	i, t := d.token(i, 1)
+	if i >= 0 && (d.extra == nil || !d.extra(name, d.buf[t.start:t.end])) {
+		d.wrong(model.InvalidArgument, "/"+escapePointer(string(name)), "unknown field")
 	}
 	return i
 }

@@ -1,6 +1,7 @@
 package recordjson
 
 import (
+	"bytes"
 	"fmt"
 	"sync"
 
@@ -57,6 +58,33 @@ func (r *Request) Decode(body []byte) error {
 		r.Reset()
 	}
 	return err
+}
+
+// DecodeWith is Decode for a body that has more members than records, such as a frame:
+// extra is told each, with its text, and answers whether it knows it. given tells whether
+// there were records: here they need not be there.
+func (r *Request) DecodeWith(body []byte, extra func(name, value []byte) (known bool)) (given bool, err error) {
+	r.Reset()
+	d := &r.dec
+	d.start(r, body)
+	d.extra = extra
+	if err = d.text(d.request); err != nil {
+		r.Reset()
+	}
+	d.extra = nil
+	return d.given, err
+}
+
+// recordBytes is about what a record takes in memory besides its own bytes, once it is
+// decoded and until it is answered.
+const recordBytes = 400
+
+var brace = []byte{'{'}
+
+// Footprint bounds what a body of records takes in memory while it is decoded and
+// answered, in bytes: each record has a brace.
+func Footprint(body []byte) int64 {
+	return int64(cap(body) + recordBytes*min(bytes.Count(body, brace), MaxRecords))
 }
 
 // DecodeRecord reads one record object, such as a line of NDJSON without its line

@@ -82,18 +82,21 @@ func (a *API) listACLs(c *Call) error {
 	if err != nil {
 		return err
 	}
-	l := listing[*metadata.ACL, ACLView]{
-		name: aclName, by: "principal", view: aclView,
-		sorts: map[string]func(*metadata.ACL) any{
-			"resource_name": func(r *metadata.ACL) any { return r.ResourceName },
-		},
-	}
-	return l.serve(c, func() ([]*metadata.ACL, error) {
+	return aclListing().serve(c, func() ([]*metadata.ACL, error) {
 		if err := a.authz.RequireAdmin(c.Request.Context(), c.Principal, "managing ACL rules"); err != nil {
 			return nil, err
 		}
 		return a.matchingACLs(filter), nil
 	})
+}
+
+func aclListing() *listing[*metadata.ACL, ACLView] {
+	return &listing[*metadata.ACL, ACLView]{
+		name: aclName, by: "principal", view: aclView,
+		sorts: map[string]func(*metadata.ACL) any{
+			"resource_name": func(r *metadata.ACL) any { return r.ResourceName },
+		},
+	}
 }
 
 func (a *API) matchingACLs(f metadata.ACLFields) []*metadata.ACL {
@@ -155,33 +158,30 @@ func aclQuery(r *metadata.ACL) string {
 func aclFilter(c *Call) (metadata.ACLFields, error) {
 	var f metadata.ACLFields
 	for _, p := range []struct {
-		name  string
-		into  *string
-		known []string
+		name string
+		into *string
 	}{
-		{"principal", &f.Principal, nil},
-		{"resource_type", (*string)(&f.ResourceType), []string{"topic", "group", "transactional-id", "cluster"}},
-		{"resource_name", &f.ResourceName, nil},
-		{"pattern", (*string)(&f.Pattern), []string{"literal", "prefixed"}},
-		{"operation", (*string)(&f.Operation), operations},
-		{"permission", (*string)(&f.Permission), []string{"allow", "deny"}},
-		{"host", &f.Host, nil},
+		{"principal", &f.Principal},
+		{"resource_type", (*string)(&f.ResourceType)},
+		{"resource_name", &f.ResourceName},
+		{"pattern", (*string)(&f.Pattern)},
+		{"operation", (*string)(&f.Operation)},
+		{"permission", (*string)(&f.Permission)},
+		{"host", &f.Host},
 	} {
 		v, ok := c.only(p.name)
 		if !ok {
 			continue
 		}
-		if v == "" || p.known != nil && !slices.Contains(p.known, v) {
-			return f, model.Invalid("query:"+p.name, "%q is not a %s that a rule can have", v, p.name)
+		if why := metadata.CheckWord(metadata.RuleField(p.name), v); why != "" {
+			return f, model.Invalid("query:"+p.name, "%s", why)
+		}
+		if v == "" {
+			return f, model.Invalid("query:"+p.name, "%s is empty, which no rule has", p.name)
 		}
 		*p.into = v
 	}
 	return f, nil
-}
-
-var operations = []string{
-	"read", "write", "create", "delete", "alter", "describe", "describe-configs", "alter-configs",
-	"cluster-action", "idempotent-write", "all",
 }
 
 // deleteACLs deletes the rules that have every field given.

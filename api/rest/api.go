@@ -4,11 +4,13 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"time"
 
 	"tidewire/auth"
 	"tidewire/broker"
 	"tidewire/cluster/metadata"
+	"tidewire/internal/inflight"
 	"tidewire/internal/model"
 )
 
@@ -48,8 +50,10 @@ type Config struct {
 	Metrics http.Handler
 	// MetricsPublic serves /metrics without authentication.
 	MetricsPublic bool
-	// Proxied says that there are proxies which are trusted to tell the client's address.
-	Proxied bool
+	// TrustedProxies are those that may tell the client's address, and how it asked.
+	TrustedProxies []netip.Prefix
+	// Inflight bounds the bytes of requests under way; nil: nothing does.
+	Inflight *inflight.Budget
 }
 
 // API is the REST door.
@@ -58,6 +62,7 @@ type API struct {
 	service        *auth.Service
 	tokens         *auth.Tokens
 	authz          Authorization
+	decider        *auth.Authorizer
 	cluster        Cluster
 	process        Process
 	logger         *slog.Logger
@@ -65,16 +70,18 @@ type API struct {
 	version        string
 	prefix         string
 	metricsPublic  bool
-	proxied        bool
+	proxies        []netip.Prefix
 	metricsHandler http.Handler
+	inflight       *inflight.Budget
 }
 
 // New returns an API that serves nothing until Register.
 func New(c Config) *API {
 	return &API{
-		broker: c.Broker, service: c.Auth.Service, tokens: c.Auth.Tokens, authz: c.Auth.Authorizer,
+		broker: c.Broker, service: c.Auth.Service, tokens: c.Auth.Tokens, authz: c.Auth.Authorizer, decider: c.Auth.Authorizer,
 		cluster: c.Cluster, process: c.Process, logger: c.Logger, now: c.Now, version: c.Version,
-		prefix: c.Prefix, metricsPublic: c.MetricsPublic, metricsHandler: c.Metrics, proxied: c.Proxied,
+		prefix: c.Prefix, metricsPublic: c.MetricsPublic, metricsHandler: c.Metrics, proxies: c.TrustedProxies,
+		inflight: c.Inflight,
 	}
 }
 

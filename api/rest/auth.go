@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"tidewire/auth"
+	"tidewire/internal/model"
 )
 
 // LoginRequest is a user name with its password.
@@ -25,12 +26,24 @@ type TokenAnswer struct {
 	RefreshToken string `json:"refresh_token"`
 }
 
+// CookieAnswer is what a browser's login gives, beside the cookie.
+type CookieAnswer struct {
+	CSRFToken string `json:"csrf_token"` // for the header X-CSRF-Token
+	ExpiresIn int64  `json:"expires_in"` // seconds until the session ends when it is not used
+}
+
 // Identity is who the caller is.
 type Identity struct {
 	Username  string  `json:"username"`
-	Admin     bool    `json:"admin"`
-	CSRFToken *string `json:"csrf_token" extensions:"x-nullable"` // of a cookie session
-	ExpiresAt Time    `json:"expires_at" swaggertype:"string" format:"date-time"`
+	Admin     bool    `json:"admin"`                                                                      // false under a token with scopes
+	CSRFToken *string `json:"csrf_token" extensions:"x-nullable"`                                         // of a cookie session
+	ExpiresAt *Time   `json:"expires_at" swaggertype:"string" format:"date-time" extensions:"x-nullable"` // null: never
+}
+
+// Ticket opens one WebSocket or stream of events.
+type Ticket struct {
+	Ticket    string `json:"ticket"`
+	ExpiresIn int64  `json:"expires_in"` // seconds
 }
 
 // SetupState tells whether the first administrator is still to be made.
@@ -52,26 +65,50 @@ func tokens(g *auth.Grant) TokenAnswer {
 	}
 }
 
-// login checks a password and gives tokens.
+// login checks a password and gives tokens, or a browser a session.
 //
-//	@ID			login
-//	@Summary	Log in
-//	@Tags		Auth
-//	@Param		body	body		LoginRequest	true	"credentials"
-//	@Success	200		{object}	TokenAnswer
-//	@Router		/v1/auth/login [post]
-//	@x-public	true
-//	@x-errors	["bad-credentials","rate-limited"]
+//	@ID				login
+//	@Summary		Log in
+//	@Description	With session=cookie a browser gets the cookie tidewire_session in place of tokens; requests that change something then need the header X-CSRF-Token.
+//	@Tags			Auth
+//	@Param			session	query		string			false	"what to log in for: a cookie in place of tokens"	Enums(cookie)
+//	@Param			body	body		LoginRequest	true	"credentials"
+//	@Success		200		{object}	TokenAnswer
+//	@Success		600		{object}	CookieAnswer
+//	@Router			/v1/auth/login [post]
+//	@x-public		true
+//	@x-content		{"response":{"200":{"application/json":{"oneOf":["rest.TokenAnswer","rest.CookieAnswer"]}}}}
+//	@x-errors		["bad-credentials","rate-limited","login-locked","forbidden"]
 func (a *API) login(c *Call) error {
+	session, forCookie := c.only("session")
+	if forCookie && session != "cookie" {
+		return model.Invalid("query:session", "session is cookie, or is left out, not %q", short(session))
+	}
 	in, err := decode[LoginRequest](c)
 	if err != nil {
 		return err
 	}
-	g, err := a.service.Login(c.Request.Context(), in.Username, in.Password)
+	r := auth.LoginRequest{Username: in.Username, Password: in.Password, Host: c.host()}
+	if forCookie {
+		return a.loginForCookie(c, r)
+	}
+	g, err := a.service.Login(c.Request.Context(), r)
 	if err != nil {
 		return err
 	}
 	return c.JSON(http.StatusOK, tokens(g))
+}
+
+func (a *API) loginForCookie(c *Call, r auth.LoginRequest) error {
+	if err := a.checkPage(c); err != nil { // no page may log its visitor in as somebody else
+		return err
+	}
+	g, err := a.service.CookieLogin(c.Request.Context(), r)
+	if err != nil {
+		return err
+	}
+	a.setCookie(c, g.Cookie)
+	return c.JSON(http.StatusOK, CookieAnswer{CSRFToken: g.CSRFToken, ExpiresIn: int64(g.ExpiresIn.Seconds())})
 }
 
 // refresh gives new tokens for a refresh token, which it ends. Using one twice ends the
@@ -97,7 +134,7 @@ func (a *API) refresh(c *Call) error {
 	return c.JSON(http.StatusOK, tokens(g))
 }
 
-// logout ends the session of the token.
+// logout ends the session of the token or cookie. An API token has none and stays.
 //
 //	@ID			logout
 //	@Summary	End the session
@@ -108,7 +145,26 @@ func (a *API) logout(c *Call) error {
 	if err := a.service.Logout(c.Request.Context(), c.Principal); err != nil {
 		return err
 	}
+	if c.Principal.Kind == auth.Cookie {
+		a.setCookie(c, "")
+	}
 	return c.NoContent()
+}
+
+// createTicket gives a ticket, which opens one WebSocket or stream of events by the query
+// parameter ticket.
+//
+//	@ID			createTicket
+//	@Summary	Get a ticket for a WebSocket or a stream of events
+//	@Tags		Auth
+//	@Success	200	{object}	Ticket
+//	@Router		/v1/auth/tickets [post]
+func (a *API) createTicket(c *Call) error {
+	t, err := a.service.IssueTicket(c.Request.Context(), c.Principal)
+	if err != nil {
+		return err
+	}
+	return c.JSON(http.StatusOK, Ticket{Ticket: t, ExpiresIn: int64(auth.TicketTTL.Seconds())})
 }
 
 // me tells who the caller is.
@@ -119,8 +175,11 @@ func (a *API) logout(c *Call) error {
 //	@Success	200	{object}	Identity
 //	@Router		/v1/auth/me [get]
 func (a *API) me(c *Call) error {
-	id := a.service.Me(c.Principal)
-	return c.JSON(http.StatusOK, Identity{Username: id.Username, Admin: id.Admin, ExpiresAt: timeOf(id.ExpiresAt)})
+	id := Identity{Username: c.Principal.Name, Admin: c.Principal.Admin, CSRFToken: c.csrfToken()}
+	if at := c.Principal.ExpiresAt; !at.IsZero() {
+		id.ExpiresAt = new(timeOf(at))
+	}
+	return c.JSON(http.StatusOK, id)
 }
 
 // jwks gives the public keys that verify access tokens (RFC 7517).

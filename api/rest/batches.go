@@ -18,7 +18,7 @@ func (a *API) fetchBatches(c *Call, req *broker.FetchRequest) error {
 	}
 	defer got.Close()
 	h := c.Writer.Header()
-	h["Content-Type"] = []string{mediaBatches}
+	h["Content-Type"] = []string{batchMedia}
 	h["Content-Length"] = []string{strconv.FormatInt(got.Size, 10)}
 	h["Cache-Control"] = noStore
 	for name, v := range map[string]int64{

@@ -18,31 +18,35 @@ import (
 	"tidewire/auth"
 	"tidewire/broker"
 	"tidewire/cluster/metadata"
+	"tidewire/internal/inflight"
 	"tidewire/internal/model"
 )
 
 // Call is one request on its way through a handler.
 type Call struct {
 	*gin.Context
-	Route     *Route
-	Principal *auth.Principal // nil on public routes
-	query     url.Values
-	api       *API
+	Route      *Route
+	Principal  *auth.Principal // nil on public routes
+	query      url.Values
+	api        *API
+	credential auth.Credential // what the principal was authenticated by
+	coding     string          // of the body: gzip, zstd or "" for none
+	hold       inflight.Hold   // what the call counts for in the node's budget of bytes
 }
 
 // Handler answers a call, or returns the error that becomes its problem.
 type Handler func(c *Call) error
 
-// Caller is on whose behalf the call is made.
+// Caller is on whose behalf the call is made. It stays good after the request.
 func (c *Call) Caller() broker.Caller {
-	return broker.Caller{Principal: c.Principal, Host: c.host(), Verify: c.reverify}
+	return broker.Caller{Principal: c.Principal, Host: c.host(), Credential: c.credential}
 }
 
 // host is the client's address. gin's way to it is longer, and of use only where proxies
 // are trusted to tell it.
 func (c *Call) host() string {
 	addr := c.Request.RemoteAddr
-	if i := strings.LastIndexByte(addr, ':'); !c.api.proxied && i > 0 && addr[0] != '[' {
+	if i := strings.LastIndexByte(addr, ':'); len(c.api.proxies) == 0 && i > 0 && addr[0] != '[' {
 		return addr[:i]
 	}
 	return c.ClientIP()
@@ -173,6 +177,9 @@ func (c *Call) bytes(status int, mediaType string, b []byte) {
 	} else {
 		h["Content-Type"] = []string{mediaType}
 	}
+	if !c.Route.Records {
+		b = c.compressed(h, b)
+	}
 	h["Content-Length"] = []string{strconv.Itoa(len(b))}
 	h["Cache-Control"] = noStore
 	c.Writer.WriteHeader(status)
@@ -224,7 +231,7 @@ func (c *Call) readBody(use func([]byte) error) error {
 			bodies.Put(buf)
 		}
 	}()
-	b, err := readAll(c.Request.Body, (*buf)[:0], c.Request.ContentLength, c.Route.maxBody())
+	b, err := c.readAll((*buf)[:0])
 	*buf = b
 	if err != nil {
 		return err
@@ -232,13 +239,17 @@ func (c *Call) readBody(use func([]byte) error) error {
 	return use(b)
 }
 
-// readAll appends a body to b. length is its Content-Length, which the caller has
-// checked against limit, or −1.
-func readAll(r io.Reader, b []byte, length, limit int64) ([]byte, error) {
+// readAll appends the body to b. What it holds is counted as it comes, so that a length
+// which is only claimed costs nothing.
+func (c *Call) readAll(b []byte) ([]byte, error) {
+	r, length, limit := c.Request.Body, c.Request.ContentLength, c.Route.maxBody()
 	if length >= 0 {
-		// In steps, so that a length that was only claimed costs no memory.
 		for int64(len(b)) < length {
-			b = slices.Grow(b, int(min(length-int64(len(b)), max(64<<10, int64(len(b))))))
+			step := min(length-int64(len(b)), max(64<<10, int64(len(b))))
+			if err := c.hold.Grow(int64(len(b)) + step); err != nil {
+				return b, err
+			}
+			b = slices.Grow(b, int(step))
 			n, err := io.ReadFull(r, b[len(b):min(int64(cap(b)), length)])
 			b = b[:len(b)+n]
 			if err != nil {
@@ -249,6 +260,9 @@ func readAll(r io.Reader, b []byte, length, limit int64) ([]byte, error) {
 	}
 	for {
 		b = slices.Grow(b, 4<<10)
+		if err := c.hold.Grow(int64(cap(b))); err != nil {
+			return b, err
+		}
 		n, err := r.Read(b[len(b):cap(b)])
 		b = b[:len(b)+n]
 		switch {
@@ -263,6 +277,10 @@ func readAll(r io.Reader, b []byte, length, limit int64) ([]byte, error) {
 }
 
 func brokeOff(n int, err error) error {
+	var told *model.Error
+	if errors.As(err, &told) {
+		return told
+	}
 	return model.Errorf(model.MalformedBody, "the body broke off after %d bytes", n).WithCause(err)
 }
 

@@ -62,14 +62,10 @@ type FetchEnd struct {
 	LogStartOffset   int64  `json:"log_start_offset"`
 }
 
-// Media types of answers with records.
-const (
-	mediaLines   = "application/x-ndjson"
-	mediaBatches = "application/vnd.kafka.record-batches"
-	mediaBytes   = "application/octet-stream"
-)
+// mediaBytes is the media type of a record's value alone.
+const mediaBytes = "application/octet-stream"
 
-var fetchMedia = []string{"application/json", mediaLines, mediaBatches}
+var fetchMedia = []string{"application/json", ndjson, batchMedia}
 
 var fetchQuery = []string{
 	"offset", "timestamp", "max_records", "max_bytes", "min_bytes", "wait_ms", "isolation",
@@ -109,7 +105,7 @@ func (a *API) fetchRecords(c *Call) error {
 		return err
 	}
 	media := c.media()
-	if media == mediaBatches {
+	if media == batchMedia {
 		return a.fetchBatches(c, req)
 	}
 	out := newRecordAnswer(c, media)

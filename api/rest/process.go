@@ -42,7 +42,7 @@ type Limits struct {
 }
 
 // features names what is built, so that clients need not guess by version.
-var features = []string{"rest-produce-json", "rest-produce-raw", "rest-fetch-json", "long-poll", "websocket-reader", "acls"}
+var features = []string{"rest-produce-json", "rest-produce-raw", "rest-fetch-json", "long-poll", "websocket-reader", "acls", "cookie-sessions", "tickets", "api-tokens"}
 
 // health tells that the process runs.
 //

@@ -80,27 +80,33 @@ var requests recordjson.Pool
 //
 //	@ID				produce
 //	@Summary		Store records
-//	@Description	Takes a JSON list of records, or any other body as the value of one record. 207 when partitions ended differently.
+//	@Description	Takes a JSON list of records, one record a line (application/x-ndjson), record batches (RecordBatch v2 bytes, stored as they come), or any other body as the value of one record. 207 when partitions ended differently. Lines are answered with 200 while they are read, by a line for each that failed (or for each) and a summary; with results=all read while you write.
 //	@Tags			Records
 //	@Accept			json
 //	@Param			topic				path		string			true	"topic"
 //	@Param			acks				query		string			false	"when to answer"	Enums(all, leader, none, -1, 1, 0)	default(all)
 //	@Param			timeout_ms			query		int				false	"how long acks=all may take"	minimum(1)	maximum(600000)	default(30000)
+//	@Param			results				query		string			false	"x-ndjson body: which lines are answered"	Enums(errors, all, none)	default(errors)
 //	@Param			key					query		string			false	"raw body: the record's key"
 //	@Param			key_encoding		query		string			false	"raw body: how key is given"	Enums(text, base64)
-//	@Param			partition			query		int				false	"raw body: the partition"	minimum(0)
+//	@Param			partition			query		int				false	"raw body and record batches, which need it: the partition"	minimum(0)
 //	@Param			timestamp			query		int				false	"raw body: the record's timestamp in milliseconds"	minimum(0)
 //	@Param			null				query		string			false	"raw body: value stores a tombstone"	Enums(value)
 //	@Param			Tidewire-Key		header		string			false	"raw body: the record's key as text"
+//	@Param			Tidewire-Expected-Offset	header	int			false	"store the records, of one partition, only if its log ends there"	minimum(0)
+//	@Param			Tidewire-Producer-Id	header		int			false	"with the next two: id of an idempotent producer, whose repeats are stored once"	minimum(0)
+//	@Param			Tidewire-Producer-Epoch	header	int			false	"epoch of the producer"	minimum(0)	maximum(32767)
+//	@Param			Tidewire-Sequence	header		int				false	"number of the first record in what the producer sent to the partition"	minimum(0)	maximum(2147483647)
 //	@Param			body				body		ProduceRequest	true	"records"
 //	@Success		200					{object}	ProduceAnswer
 //	@Header			200					{string}	Tidewire-Acks	"the level used"
 //	@Header			200					{string}	Tidewire-Warning	"what the producer should know"
+//	@Success		600					{object}	ProduceLine
 //	@Success		202					{object}	Accepted	"acks=none"
 //	@Success		207					{object}	ProduceAnswer	"partitions ended differently"
 //	@Router			/v1/topics/{topic}/records [post]
-//	@x-content		{"request":{"application/octet-stream":"binary","text/plain":"text"}}
-//	@x-errors		["unknown-topic","unknown-partition","record-too-large","invalid-timestamp","leader-unavailable","not-enough-replicas","not-enough-replicas-after-append","storage-full","storage-error","timeout"]
+//	@x-content		{"request":{"application/x-ndjson":"rest.RecordInput","application/octet-stream":"binary","text/plain":"text","application/vnd.kafka.record-batches":"binary"},"response":{"200":{"application/x-ndjson":"rest.ProduceLine"}}}
+//	@x-errors		["unknown-topic","unknown-partition","record-too-large","invalid-timestamp","corrupt-batch","invalid-record","unsupported-compression","offset-mismatch","fenced","out-of-order-sequence","unknown-producer","invalid-transaction-state","leader-unavailable","not-enough-replicas","not-enough-replicas-after-append","storage-full","storage-error","timeout"]
 func (a *API) produceRecords(c *Call) error { return a.produce(c, nil) }
 
 // producePartition stores records in one partition.
@@ -114,20 +120,26 @@ func (a *API) produceRecords(c *Call) error { return a.produce(c, nil) }
 //	@Param			partition			path		int				true	"partition"	minimum(0)
 //	@Param			acks				query		string			false	"when to answer"	Enums(all, leader, none, -1, 1, 0)	default(all)
 //	@Param			timeout_ms			query		int				false	"how long acks=all may take"	minimum(1)	maximum(600000)	default(30000)
+//	@Param			results				query		string			false	"x-ndjson body: which lines are answered"	Enums(errors, all, none)	default(errors)
 //	@Param			key					query		string			false	"raw body: the record's key"
 //	@Param			key_encoding		query		string			false	"raw body: how key is given"	Enums(text, base64)
 //	@Param			timestamp			query		int				false	"raw body: the record's timestamp in milliseconds"	minimum(0)
 //	@Param			null				query		string			false	"raw body: value stores a tombstone"	Enums(value)
 //	@Param			Tidewire-Key		header		string			false	"raw body: the record's key as text"
+//	@Param			Tidewire-Expected-Offset	header	int			false	"store the records, of one partition, only if its log ends there"	minimum(0)
+//	@Param			Tidewire-Producer-Id	header		int			false	"with the next two: id of an idempotent producer, whose repeats are stored once"	minimum(0)
+//	@Param			Tidewire-Producer-Epoch	header	int			false	"epoch of the producer"	minimum(0)	maximum(32767)
+//	@Param			Tidewire-Sequence	header		int				false	"number of the first record in what the producer sent to the partition"	minimum(0)	maximum(2147483647)
 //	@Param			body				body		ProduceRequest	true	"records"
 //	@Success		200					{object}	ProduceAnswer
 //	@Header			200					{string}	Tidewire-Acks	"the level used"
 //	@Header			200					{string}	Tidewire-Warning	"what the producer should know"
+//	@Success		600					{object}	ProduceLine
 //	@Success		202					{object}	Accepted	"acks=none"
 //	@Success		207					{object}	ProduceAnswer	"records ended differently"
 //	@Router			/v1/topics/{topic}/partitions/{partition}/records [post]
-//	@x-content		{"request":{"application/octet-stream":"binary","text/plain":"text"}}
-//	@x-errors		["unknown-topic","unknown-partition","record-too-large","invalid-timestamp","leader-unavailable","not-enough-replicas","not-enough-replicas-after-append","storage-full","storage-error","timeout"]
+//	@x-content		{"request":{"application/x-ndjson":"rest.RecordInput","application/octet-stream":"binary","text/plain":"text","application/vnd.kafka.record-batches":"binary"},"response":{"200":{"application/x-ndjson":"rest.ProduceLine"}}}
+//	@x-errors		["unknown-topic","unknown-partition","record-too-large","invalid-timestamp","corrupt-batch","invalid-record","unsupported-compression","offset-mismatch","fenced","out-of-order-sequence","unknown-producer","invalid-transaction-state","leader-unavailable","not-enough-replicas","not-enough-replicas-after-append","storage-full","storage-error","timeout"]
 func (a *API) producePartition(c *Call) error {
 	p, err := c.pathPartition()
 	if err != nil {
@@ -147,9 +159,15 @@ func (c *Call) pathPartition() (model.PartitionID, error) {
 }
 
 func (a *API) produce(c *Call, path *model.PartitionID) error {
-	isJSON, err := produceMedia(c)
+	media, err := produceMedia(c)
 	if err != nil {
 		return err
+	}
+	if media == mediaLines {
+		return a.produceLines(c, path)
+	}
+	if media == mediaBatches {
+		return a.produceBatches(c, path)
 	}
 	s := produceScratches.Get().(*produceScratch)
 	defer s.release()
@@ -157,15 +175,24 @@ func (a *API) produce(c *Call, path *model.PartitionID) error {
 	if s.req.Acks, s.req.Timeout, err = produceLevel(c); err != nil {
 		return err
 	}
-	if err := checkRawParameters(c, isJSON); err != nil {
+	if err := checkProduceParameters(c, media); err != nil {
+		return err
+	}
+	if s.req.Sequence, err = c.sequence(); err != nil {
+		return err
+	}
+	if s.req.Expected, err = c.expectedOffset(); err != nil {
 		return err
 	}
 	return c.readBody(func(body []byte) error {
-		if !isJSON {
+		if media == mediaRaw {
 			if err := s.rawRecord(c, body, path); err != nil {
 				return err
 			}
 			return a.submit(c, s)
+		}
+		if err := c.hold.Grow(recordjson.Footprint(body)); err != nil {
+			return err
 		}
 		r := requests.Get()
 		defer requests.Put(r)
@@ -179,34 +206,63 @@ func (a *API) produce(c *Call, path *model.PartitionID) error {
 	})
 }
 
-// produceMedia tells JSON from a raw body. Without a type, and for what browsers' forms
-// send, it asks the client to say what it means.
-func produceMedia(c *Call) (isJSON bool, err error) {
+// produceKind says how the records of a produce body are written.
+type produceKind uint8
+
+const (
+	mediaRaw     produceKind = iota // the body is one record's value
+	mediaJSON                       // one JSON document
+	mediaLines                      // a JSON document a line
+	mediaBatches                    // record batches that the client has made
+)
+
+const (
+	ndjson     = "application/x-ndjson"
+	batchMedia = "application/vnd.kafka.record-batches" // RecordBatch v2 bytes
+)
+
+// produceMedia tells JSON and lines of it from a raw body. Without a type, and for what
+// browsers' forms send, it asks the client to say what it means.
+func produceMedia(c *Call) (produceKind, error) {
 	ct := c.Request.Header.Get("Content-Type")
-	if ct == "application/json" {
-		return true, nil
+	if ct == jsonOnly[0] {
+		return mediaJSON, nil
 	}
-	mt, _, err := mime.ParseMediaType(ct)
+	mt, params, err := mime.ParseMediaType(ct)
 	switch {
 	case ct == "" || err != nil || !strings.Contains(mt, "/"):
-		return false, model.Errorf(model.UnsupportedMediaType, "a Content-Type is needed: application/json for records, any other, such as application/octet-stream, for one record's value")
+		return 0, model.Errorf(model.UnsupportedMediaType, "a Content-Type is needed: application/json for records, application/x-ndjson for one a line, any other, such as application/octet-stream, for one record's value")
 	case mt == "application/x-www-form-urlencoded" || strings.HasPrefix(mt, "multipart/"):
-		return false, model.Errorf(model.UnsupportedMediaType, "%s is not taken as a record; with curl, give -H 'Content-Type: application/json', or another type for one record's value", mt)
-	case mt == "application/json":
-		return true, requireJSON(c.Request.Header)
+		return 0, model.Errorf(model.UnsupportedMediaType, "%s is not taken as a record; with curl, give -H 'Content-Type: application/json', or another type for one record's value", mt)
+	case mt == jsonOnly[0]:
+		return mediaJSON, requireJSON(c.Request.Header)
+	case mt == ndjson:
+		return mediaLines, requireUTF8(params)
+	case mt == batchMedia:
+		return mediaBatches, nil
 	}
-	return false, nil
+	return mediaRaw, nil
 }
 
 // rawParameters are those that only a raw body knows.
 var rawParameters = []string{"key", "key_encoding", "partition", "timestamp", "null"}
 
-func checkRawParameters(c *Call, isJSON bool) error {
-	if !isJSON || len(c.query) == 0 {
+func checkProduceParameters(c *Call, media produceKind) error {
+	if len(c.query) == 0 {
+		return nil
+	}
+	if media != mediaLines && c.query.Has("results") {
+		return model.Invalid("query:results", "results belongs to a body of %s", ndjson)
+	}
+	if media == mediaRaw {
 		return nil
 	}
 	for _, name := range rawParameters {
-		if c.query.Has(name) {
+		switch {
+		case !c.query.Has(name) || media == mediaBatches && name == "partition":
+		case media == mediaBatches:
+			return model.Invalid("query:"+name, "%s belongs to a raw body; record batches say it of each record", name)
+		default:
 			return model.Invalid("query:"+name, "%s belongs to a raw body; in JSON it is a member of the record", name)
 		}
 	}
@@ -230,27 +286,37 @@ func produceLevel(c *Call) (partition.Acks, time.Duration, error) {
 
 // take copies decoded records into the request's shape.
 func (s *produceScratch) take(recs []recordjson.Rec, path *model.PartitionID) error {
-	s.records, s.routing = s.records[:0], s.routing[:0]
+	s.records, s.routing = FromJSON(recs, s.records, s.routing)
+	if path == nil {
+		return nil
+	}
+	for i := range s.routing {
+		to := &s.routing[i]
+		if to.HasPartition && to.Partition != *path {
+			return model.Invalid("/records/"+strconv.Itoa(i)+"/partition", "partition %d is not the path's partition %d", to.Partition, *path)
+		}
+		to.Partition, to.HasPartition = *path, true
+	}
+	return nil
+}
+
+// FromJSON gives decoded records the shape of a produce request, in the memory of records
+// and routing, whose content it replaces. The bytes stay where they are.
+func FromJSON(recs []recordjson.Rec, records []record.Record, routing []broker.Routing) ([]record.Record, []broker.Routing) {
+	records, routing = records[:0], routing[:0]
 	for i := range recs {
 		r := &recs[i]
-		to := broker.Routing{
-			Partition: r.Partition, HasPartition: r.HasPartition,
-			PartitionKey: r.PartitionKey, HasPartitionKey: r.HasPartitionKey,
-		}
-		if path != nil {
-			if r.HasPartition && r.Partition != *path {
-				return model.Invalid("/records/"+strconv.Itoa(i)+"/partition", "partition %d is not the path's partition %d", r.Partition, *path)
-			}
-			to.Partition, to.HasPartition = *path, true
-		}
 		ts := broker.NoTimestamp
 		if r.HasTimestamp {
 			ts = r.Timestamp
 		}
-		s.records = append(s.records, record.Record{Timestamp: ts, Key: r.Key, Value: r.Value, Headers: r.Headers})
-		s.routing = append(s.routing, to)
+		records = append(records, record.Record{Timestamp: ts, Key: r.Key, Value: r.Value, Headers: r.Headers})
+		routing = append(routing, broker.Routing{
+			Partition: r.Partition, HasPartition: r.HasPartition,
+			PartitionKey: r.PartitionKey, HasPartitionKey: r.HasPartitionKey,
+		})
 	}
-	return nil
+	return records, routing
 }
 
 func (a *API) submit(c *Call, s *produceScratch) error {
@@ -273,34 +339,45 @@ func (a *API) answerProduce(c *Call, s *produceScratch, res *broker.ProduceResul
 		c.Header("Tidewire-Warning", res.Warning)
 	}
 	if res.Failed == len(res.Results) {
-		if e := commonFailure(res.Results); e != nil && s.req.Acks != partition.AcksNone {
+		if e := CommonFailure(res.Results); e != nil && s.req.Acks != partition.AcksNone {
 			return e
 		}
 	}
 	if s.req.Acks == partition.AcksNone {
 		return c.JSON(http.StatusAccepted, Accepted{len(res.Results)})
 	}
+	b := append(s.answer[:0], `{"results":`...)
+	b, status, err := AppendResults(b, &s.results, res.Results, c.occurrence())
+	if err != nil {
+		return err
+	}
+	s.answer = append(b, "}\n"...)
+	c.bytes(status, "application/json", s.answer)
+	return nil
+}
+
+// AppendResults appends the list of what became of each record, as every door tells it.
+// The status is 207 where some failed.
+func AppendResults(b []byte, form *recordjson.Results, results []broker.RecordResult, at problem.Occurrence) ([]byte, int, error) {
 	status := http.StatusOK
-	b := append(s.answer[:0], `{"results":[`...)
-	for i := range res.Results {
-		r := &res.Results[i]
+	b = append(b, '[')
+	for i := range results {
+		r := &results[i]
 		if i > 0 {
 			b = append(b, ',')
 		}
 		if r.Err == nil {
-			b = s.results.Append(b, r.Partition, r.Offset, r.Timestamp)
+			b = form.Append(b, r.Partition, r.Offset, r.Timestamp)
 			continue
 		}
 		status = http.StatusMultiStatus
-		p, err := json.Marshal(ProduceResult{Problem: new(problem.Of(r.Err, c.occurrence()))}.failed())
+		p, err := json.Marshal(ProduceResult{Problem: new(problem.Of(r.Err, at))}.failed())
 		if err != nil {
-			return err
+			return b, status, err
 		}
 		b = append(b, p...)
 	}
-	s.answer = append(b, "]}\n"...)
-	c.bytes(status, "application/json", s.answer)
-	return nil
+	return append(b, ']'), status, nil
 }
 
 // failed is the form of a result that has a problem and nothing else.
@@ -310,8 +387,8 @@ func (r ProduceResult) failed() any {
 	}{r.Problem}
 }
 
-// commonFailure is the one error of all results, or nil where their codes differ.
-func commonFailure(results []broker.RecordResult) error {
+// CommonFailure is the one error of all results, or nil where their codes differ.
+func CommonFailure(results []broker.RecordResult) error {
 	if len(results) == 0 {
 		return nil
 	}
@@ -332,7 +409,7 @@ func commonFailure(results []broker.RecordResult) error {
 func (s *produceScratch) release() {
 	clear(s.records)
 	clear(s.routing)
-	s.req.Records, s.req.Routing = nil, nil
+	s.req = broker.ProduceRequest{}
 	if cap(s.records) <= 16<<10 && cap(s.answer) <= 1<<20 {
 		produceScratches.Put(s)
 	}

@@ -46,7 +46,7 @@ type recordAnswer struct {
 
 func newRecordAnswer(c *Call, media string) *recordAnswer {
 	ctx, stop := context.WithCancelCause(c.Request.Context())
-	return &recordAnswer{c: c, lines: media == mediaLines, ctx: ctx, stop: stop}
+	return &recordAnswer{c: c, lines: media == ndjson, ctx: ctx, stop: stop}
 }
 
 // take gets the buffer.
@@ -111,7 +111,7 @@ func (o *recordAnswer) flush() {
 
 func (o *recordAnswer) media() string {
 	if o.lines {
-		return mediaLines
+		return ndjson
 	}
 	return jsonOnly[0]
 }

@@ -45,8 +45,12 @@ type Route struct {
 	Query   []string // parameters that the route knows
 	Body    Body
 	MaxBody int64    // bytes; 0: 1 MiB
+	Endless string   // media type whose bodies have no limit, since they are not held whole
 	Accept  []string // media types of the answer; empty: application/json
 	Unbuilt Unbuilt
+	// Records says that the answers are about records, whose clients need speed more than
+	// few bytes: they are not compressed.
+	Records bool
 	// Stream marks a WebSocket: it has no HEAD, and its handler looks at the query.
 	Stream bool
 
@@ -95,8 +99,10 @@ func (a *API) Register(router gin.IRoutes, more []*Route) {
 // serve wraps a route's handler with the checks that come before it.
 func (a *API) serve(r *Route) gin.HandlerFunc {
 	return func(g *gin.Context) {
-		c := &Call{Context: g, Route: r, api: a}
-		if err := a.run(c); err != nil {
+		c := &Call{Context: g, Route: r, api: a, hold: a.inflight.Hold()}
+		err := a.run(c)
+		c.hold.Release()
+		if err != nil {
 			a.fail(c, err)
 		}
 	}
@@ -127,6 +133,9 @@ func (a *API) run(c *Call) error {
 	}
 	if err := c.decodePath(); err != nil {
 		return err
+	}
+	if c.coding != "" && c.Request.Body != nil && c.Request.Body != http.NoBody {
+		defer c.inflate()()
 	}
 	return c.Route.Handle(c)
 }
@@ -195,66 +204,20 @@ func failureLevel(request context.Context, status int) slog.Level {
 	return slog.LevelError
 }
 
-func (a *API) authenticate(c *Call) error {
-	if c.Route.Public {
+func checkLength(c *Call) error {
+	n := c.Request.ContentLength
+	if n <= c.Route.maxBody() || c.Route.Endless != "" && mediaType(c.Request.Header.Get("Content-Type")) == c.Route.Endless {
 		return nil
 	}
-	token, err := bearer(c)
-	if err != nil {
-		return err
-	}
-	p, err := a.tokens.Verify(c.Request.Context(), token)
-	if err != nil {
-		return err
-	}
-	c.Principal = p
-	return nil
-}
-
-// bearer takes the token from the Authorization header (RFC 6750 §2.1).
-func bearer(c *Call) (string, error) {
-	h := c.Request.Header["Authorization"]
-	if len(h) == 0 {
-		if c.query.Has("ticket") {
-			return "", notBuilt("query:ticket", "the query parameter ticket")
-		}
-		return "", model.Errorf(model.Unauthenticated, "the request has no Authorization header; POST /v1/auth/login gives a token for it")
-	}
-	const scheme = "bearer "
-	v := h[0]
-	if len(h) > 1 || len(v) <= len(scheme) || !strings.EqualFold(v[:len(scheme)], scheme) {
-		return "", model.Errorf(model.Unauthenticated, "the Authorization header must be: Bearer <token>")
-	}
-	return strings.TrimSpace(v[len(scheme):]), nil
-}
-
-// Token is the bearer token of an authenticated call.
-func (c *Call) Token() string {
-	t, _ := bearer(c)
-	return t
-}
-
-// reverify checks a call's token again, for calls that last.
-func (c *Call) reverify(ctx context.Context) error {
-	token, err := bearer(c)
-	if err != nil {
-		return err
-	}
-	_, err = c.api.tokens.Verify(ctx, token)
-	return err
-}
-
-func checkLength(c *Call) error {
-	if n := c.Request.ContentLength; n > c.Route.maxBody() {
-		return tooLarge(c.Route.maxBody())
-	}
-	return nil
+	return tooLarge(c.Route.maxBody())
 }
 
 func checkContentType(c *Call) error {
-	if err := checkContentEncoding(c); err != nil {
+	coding, err := requestCoding(c.Request.Header)
+	if err != nil {
 		return err
 	}
+	c.coding = coding
 	switch {
 	case c.Route.Body == RawBody && c.Route.Built():
 		_, err := produceMedia(c)
@@ -274,23 +237,14 @@ func requireJSON(h http.Header) error {
 	if err != nil || mt != "application/json" {
 		return model.Errorf(model.UnsupportedMediaType, "the body must be application/json, not %q", ct)
 	}
+	return requireUTF8(params)
+}
+
+func requireUTF8(params map[string]string) error {
 	if cs, ok := params["charset"]; ok && !strings.EqualFold(cs, "utf-8") {
 		return model.Errorf(model.UnsupportedMediaType, "JSON is UTF-8 (RFC 8259); charset %q is not supported", cs)
 	}
 	return nil
-}
-
-func checkContentEncoding(c *Call) error {
-	given := c.Request.Header["Content-Encoding"]
-	if len(given) == 0 {
-		return nil
-	}
-	switch ce := strings.ToLower(strings.TrimSpace(given[0])); ce {
-	case "", "identity", "gzip", "zstd": // the last two are told apart in checkBuilt
-		return nil
-	default:
-		return model.Errorf(model.UnsupportedMediaType, "the content encoding %q is not supported", ce)
-	}
 }
 
 // checkAccept answers 406 where no media type of the route is acceptable.
@@ -327,9 +281,6 @@ func checkBuilt(c *Call) error {
 	}
 	if name := r.unbuilt.in(c.Request.Header); name != "" {
 		return notBuilt("header:"+name, "the header "+name)
-	}
-	if ce := c.Request.Header["Content-Encoding"]; len(ce) > 0 && ce[0] != "" && !strings.EqualFold(ce[0], "identity") {
-		return notBuilt("header:Content-Encoding", "a compressed body")
 	}
 	if len(r.Unbuilt.Content) > 0 {
 		if mt := mediaType(c.Request.Header.Get("Content-Type")); slices.Contains(r.Unbuilt.Content, mt) {
@@ -402,6 +353,7 @@ func checkQuery(c *Call) error {
 	var bad []model.FieldError
 	for name, values := range c.query {
 		switch {
+		case name == "ticket" && c.takesTicket():
 		case !slices.Contains(c.Route.Query, name):
 			bad = append(bad, model.FieldError{Pointer: "query:" + name, Detail: "unknown query parameter"})
 		case len(values) > 1:

@@ -22,9 +22,10 @@ const (
 
 func (a *API) authRoutes() []*Route {
 	return []*Route{
-		{Method: post, Path: "/v1/auth/login", ID: "login", Public: true, Body: JSON, Handle: a.login, Unbuilt: Unbuilt{Query: []string{"session"}}},
+		{Method: post, Path: "/v1/auth/login", ID: "login", Public: true, Body: JSON, Query: []string{"session"}, Handle: a.login},
 		{Method: post, Path: "/v1/auth/refresh", ID: "refresh", Public: true, Body: JSON, Handle: a.refresh},
 		{Method: post, Path: "/v1/auth/logout", ID: "logout", Needs: "own session", Handle: a.logout},
+		{Method: post, Path: "/v1/auth/tickets", ID: "createTicket", Needs: "own session or token", Handle: a.createTicket},
 		{Method: get, Path: "/v1/auth/me", ID: "me", Needs: "own account", Handle: a.me},
 		{Method: get, Path: "/.well-known/jwks.json", ID: "jwks", Public: true, Handle: a.jwks},
 		{Method: get, Path: "/v1/setup", ID: "setupState", Public: true, Handle: a.setupState},
@@ -32,7 +33,10 @@ func (a *API) authRoutes() []*Route {
 	}
 }
 
-const admins = "administrators"
+const (
+	admins      = "administrators"
+	ownOrAdmins = "own account, or " + admins + "; no token with scopes"
+)
 
 func (a *API) userRoutes() []*Route {
 	return []*Route{
@@ -42,9 +46,13 @@ func (a *API) userRoutes() []*Route {
 		{Method: patch, Path: "/v1/users/{username}", ID: "updateUser", Needs: admins, Body: JSON, Handle: a.updateUser},
 		{Method: remove, Path: "/v1/users/{username}", ID: "deleteUser", Needs: admins, Query: []string{"dry_run"}, Handle: a.deleteUser},
 		{Method: post, Path: "/v1/users/{username}/set-password", ID: "setPassword", Needs: "own account with current_password, or " + admins, Body: JSON, Handle: a.setPassword},
+		{Method: get, Path: "/v1/users/{username}/tokens", ID: "listTokens", Needs: ownOrAdmins, Query: listQuery, Handle: a.listTokens},
+		{Method: post, Path: "/v1/users/{username}/tokens", ID: "createToken", Needs: ownOrAdmins, Body: JSON, Handle: a.createToken},
+		{Method: remove, Path: "/v1/users/{username}/tokens/{id}", ID: "deleteToken", Needs: ownOrAdmins, Handle: a.deleteToken},
 		{Method: get, Path: "/v1/acls", ID: "listACLs", Needs: admins, Query: slices.Concat(listQuery, aclFields), Handle: a.listACLs},
 		{Method: post, Path: "/v1/acls", ID: "createACL", Needs: admins, Body: JSON, Handle: a.createACL},
 		{Method: remove, Path: "/v1/acls", ID: "deleteACLs", Needs: admins, Query: slices.Concat(aclFields, []string{"dry_run"}), Handle: a.deleteACLs},
+		{Method: post, Path: "/v1/acls/check", ID: "checkACL", Needs: admins, Body: JSON, Handle: a.checkACL},
 	}
 }
 
@@ -60,24 +68,24 @@ func (a *API) topicRoutes() []*Route {
 		{Method: patch, Path: one + "/config", ID: "updateTopicConfig", Needs: "alter-configs topic", Body: JSON, Handle: a.updateTopicConfig},
 		{Method: post, Path: one + "/delete-records", ID: "deleteRecords", Needs: "delete topic", Body: JSON, Handle: a.deleteRecords},
 		{Method: get, Path: one + "/offsets", ID: "topicOffsets", Needs: "describe topic", Query: []string{"timestamp"}, Handle: a.topicOffsets},
+		{Method: get, Path: one + "/access", ID: "topicAccess", Needs: admins, Query: listQuery, Handle: a.topicAccess},
 	}
 }
 
 // producing headers that belong to idempotence and transactions.
 var unbuiltProduce = Unbuilt{
-	Headers: []string{"Idempotency-Key", "Tidewire-Expected-Offset", "Tidewire-Producer-*", "Tidewire-Sequence", "Tidewire-Transaction"},
-	Content: []string{"application/x-ndjson", "application/vnd.kafka.record-batches"},
-	Query:   []string{"results"},
+	Headers: []string{"Idempotency-Key", "Tidewire-Transaction"},
 }
 
 func (a *API) recordRoutes() []*Route {
 	const one = "/v1/topics/{topic}/partitions/{partition}/records"
-	raw := slices.Concat([]string{"acks", "timeout_ms"}, rawParameters)
+	raw := slices.Concat([]string{"acks", "timeout_ms", "results"}, rawParameters)
 	return []*Route{
-		{Method: post, Path: "/v1/topics/{topic}/records", ID: "produce", Needs: "write topic", Body: RawBody, MaxBody: maxProduceBody, Query: raw, Handle: a.produceRecords, Unbuilt: unbuiltProduce},
-		{Method: post, Path: one, ID: "producePartition", Needs: "write topic", Body: RawBody, MaxBody: maxProduceBody, Query: raw, Handle: a.producePartition, Unbuilt: unbuiltProduce},
-		{Method: get, Path: one, ID: "fetch", Needs: "read topic", Query: fetchQuery, Accept: fetchMedia, Handle: a.fetchRecords},
-		{Method: get, Path: one + "/{offset}", ID: "getRecord", Needs: "read topic", Query: recordQuery, Accept: recordMedia, Handle: a.getRecord},
+		{Method: post, Path: "/v1/topics/{topic}/records", ID: "produce", Needs: "write topic", Body: RawBody, MaxBody: maxProduceBody, Endless: ndjson, Records: true, Query: raw, Handle: a.produceRecords, Unbuilt: unbuiltProduce},
+		{Method: post, Path: one, ID: "producePartition", Needs: "write topic", Body: RawBody, MaxBody: maxProduceBody, Endless: ndjson, Records: true, Query: raw, Handle: a.producePartition, Unbuilt: unbuiltProduce},
+		{Method: post, Path: "/v1/producers", ID: "createProducer", Needs: "idempotent-write cluster, or write to any topic", Handle: a.createProducer},
+		{Method: get, Path: one, ID: "fetch", Needs: "read topic", Records: true, Query: fetchQuery, Accept: fetchMedia, Handle: a.fetchRecords},
+		{Method: get, Path: one + "/{offset}", ID: "getRecord", Needs: "read topic", Records: true, Query: recordQuery, Accept: recordMedia, Handle: a.getRecord},
 	}
 }
 
@@ -110,16 +118,11 @@ var anything = []string{
 func unbuiltRoutes() []*Route {
 	var out []*Route
 	for _, r := range []struct{ path, methods string }{
-		{"/v1/auth/tickets", "POST"},
-		{"/v1/users/{username}/tokens", "GET POST"},
-		{"/v1/users/{username}/tokens/{id}", "DELETE"},
-		{"/v1/acls/check", "POST"},
 		{"/v1/quotas", "GET"},
 		{"/v1/quotas/{username}", "GET PUT DELETE"},
 		{"/v1/topics/delete", "POST"},
 		{"/v1/topic-configs", "GET"},
 		{"/v1/topics/{topic}/groups", "GET"},
-		{"/v1/topics/{topic}/access", "GET"},
 		{"/v1/topics/{topic}/records", "GET"},
 		{"/v1/groups", "GET"},
 		{"/v1/groups/{group}", "GET DELETE"},
@@ -132,7 +135,6 @@ func unbuiltRoutes() []*Route {
 		{"/v1/groups/{group}/members/{member}/heartbeat", "POST"},
 		{"/v1/groups/{group}/offsets", "GET PUT DELETE"},
 		{"/v1/groups/{group}/reset-offsets", "POST"},
-		{"/v1/producers", "POST"},
 		{"/v1/transactions", "GET POST"},
 		{"/v1/transactions/execute", "POST"},
 		{"/v1/transactions/{id}", "GET"},

@@ -49,8 +49,16 @@ type UserDeletion struct {
 func (a *API) userView(u *metadata.User) UserView {
 	return UserView{
 		Username: u.Name, Admin: u.Admin, Disabled: u.Disabled, CreatedAt: timeOfMillis(u.CreatedAt),
-		Actions: []string{"alter", "delete", "set-password"}, ETag: string(u.ETag()),
+		Actions: a.userActions(u), ETag: string(u.ETag()),
 	}
+}
+
+// userActions are what an administrator may do: the last one must stay one.
+func (a *API) userActions(u *metadata.User) []string {
+	if a.service.MayDeleteUser(u) != nil {
+		return []string{"set-password", "tokens"}
+	}
+	return []string{"alter", "delete", "set-password", "tokens"}
 }
 
 // userOf finds a user for an administrator.
@@ -262,7 +270,7 @@ func (a *API) userDeletion(u *metadata.User) UserDeletion {
 //	@Param		body		body	PasswordRequest	true	"the passwords"
 //	@Success	204			"set; the user's sessions have ended"
 //	@Router		/v1/users/{username}/set-password [post]
-//	@x-errors	["unknown-user","bad-credentials","conflict","etag-mismatch"]
+//	@x-errors	["unknown-user","bad-credentials","conflict","etag-mismatch","login-locked","rate-limited"]
 func (a *API) setPassword(c *Call) error {
 	in, err := decode[PasswordRequest](c)
 	if err != nil {
@@ -276,7 +284,7 @@ func (a *API) setPassword(c *Call) error {
 		return err
 	}
 	find := a.userOf
-	if c.PathValue("username") == c.Principal.Name {
+	if c.PathValue("username") == c.Principal.Name && !c.Principal.Scoped() {
 		find = a.knownUser
 	}
 	u, err := find(c)
@@ -287,7 +295,7 @@ func (a *API) setPassword(c *Call) error {
 		return err
 	}
 	err = a.service.SetPassword(c.Request.Context(), c.Principal, auth.PasswordChange{
-		Username: u.Name, Password: in.Password, Current: in.CurrentPassword,
+		Username: u.Name, Password: in.Password, Current: in.CurrentPassword, Host: c.host(),
 	})
 	if err != nil {
 		return err

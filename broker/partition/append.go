@@ -1,6 +1,7 @@
 package partition
 
 import (
+	"cmp"
 	"runtime"
 
 	"tidewire/internal/model"
@@ -69,6 +70,13 @@ func (p *Partition) takeLocked(s *Slice) {
 	}
 	if len(p.open) > 0 {
 		p.sealLocked()
+	}
+	if s.Batches != nil {
+		app, err := p.appendBatchesLocked(s)
+		p.placeLocked(s, app, app.First, err)
+		s.Batches = nil // the caller's memory, which a slice that waits must not hold
+		p.syncIfAwaitedLocked()
+		return
 	}
 	p.appendLocked(s)
 }
@@ -146,7 +154,12 @@ func (p *Partition) appendLocked(s *Slice) {
 	for _, i := range s.Select {
 		r := &s.Records[i]
 		if p.builder.Count() > 0 && p.builder.SizeWith(r.Timestamp, r.Key, r.Value, r.Headers) > p.settings.MaxMessageBytes {
-			b, err := p.builder.Finish(p.settings.Codec)
+			if s.Sequence != nil || s.Expected != nil {
+				s.finishLocked(model.Errorf(model.RecordTooLarge, "the records take more than max.message.bytes=%d, and with a producer id or an expected offset they must be one batch",
+					p.settings.MaxMessageBytes))
+				return
+			}
+			b, err := p.builder.Finish(p.codecLocked())
 			if err != nil {
 				s.finishLocked(err)
 				return
@@ -156,9 +169,59 @@ func (p *Partition) appendLocked(s *Slice) {
 		}
 		p.builder.Add(r.Timestamp, r.Key, r.Value, r.Headers)
 	}
-	app, err := p.writeLocked(p.batches)
+	app, err := p.writeSliceLocked(s)
 	p.placeLocked(s, app, app.First, err)
 	p.syncIfAwaitedLocked()
+}
+
+// writeSliceLocked appends the builder's batch, behind earlier ones of the slice, under the
+// slice's conditions. That a producer repeats itself is found before the log end is looked
+// at: the first time has moved it.
+func (p *Partition) writeSliceLocked(s *Slice) (log.Appended, error) {
+	if q := s.Sequence; q != nil {
+		p.builder.SetProducer(q.ID, q.Epoch, q.First)
+	}
+	if mismatch := p.unexpectedLocked(s); mismatch != nil {
+		if s.Sequence == nil {
+			return log.Appended{}, mismatch
+		}
+		b, err := p.builder.Finish(p.codecLocked())
+		if err != nil {
+			return log.Appended{}, err
+		}
+		return p.retryLocked(b, mismatch)
+	}
+	return p.writeLocked(p.batches)
+}
+
+// appendBatchesLocked appends ready-made batches under the slice's conditions.
+func (p *Partition) appendBatchesLocked(s *Slice) (log.Appended, error) {
+	if mismatch := p.unexpectedLocked(s); mismatch != nil {
+		return p.retryLocked(s.Batches, mismatch)
+	}
+	return p.log.Append(s.Batches, p.lead.Epoch, p.now())
+}
+
+// unexpectedLocked is offset-mismatch where the log does not end as the slice expects.
+func (p *Partition) unexpectedLocked(s *Slice) error {
+	end := p.log.LogEnd()
+	if s.Expected == nil || end == *s.Expected {
+		return nil
+	}
+	return model.Errorf(model.OffsetMismatch, "partition %d ends at offset %d, not %d", p.ID, end, *s.Expected).WithExtra("log_end_offset", end)
+}
+
+// retryLocked gives the first result of a producer's batch that is stored already, or else
+// mismatch.
+func (p *Partition) retryLocked(batch []byte, mismatch error) (log.Appended, error) {
+	if p.producers == nil {
+		return log.Appended{}, mismatch
+	}
+	retry, err := p.producers.FindRetry(batch, p.now())
+	if retry == nil {
+		return log.Appended{}, cmp.Or(err, mismatch)
+	}
+	return *retry, nil
 }
 
 // keylessRun is how many bytes without keys a partition takes before the next one is
@@ -176,7 +239,7 @@ func (p *Partition) stepLocked() {
 // writeLocked finishes the builder's batch and appends it, behind earlier batches of
 // the same slice if there are any.
 func (p *Partition) writeLocked(before []byte) (log.Appended, error) {
-	b, err := p.builder.Finish(p.settings.Codec)
+	b, err := p.builder.Finish(p.codecLocked())
 	if err != nil {
 		return log.Appended{}, err
 	}
@@ -187,13 +250,25 @@ func (p *Partition) writeLocked(before []byte) (log.Appended, error) {
 	return p.log.Append(b, p.lead.Epoch, p.now())
 }
 
+// codecLocked is the codec of the builder's batch: one that could not be inflated again, as it
+// is too large for readers, stays as it is.
+func (p *Partition) codecLocked() record.Codec {
+	if p.builder.Size() > record.MaxInflated {
+		return record.None
+	}
+	return p.settings.Codec
+}
+
 func (p *Partition) placeLocked(s *Slice, app log.Appended, base model.Offset, err error) {
 	if err != nil {
 		s.finishLocked(appendError(err))
 		return
 	}
-	s.Base, s.end = base, base+model.Offset(len(s.Select))
+	s.Base, s.end = base, base+model.Offset(s.records())
 	s.AppendTime = app.LogAppendTime
+	if app.Duplicate {
+		s.Duplicate, s.StoredTime = true, app.MaxTimestamp
+	}
 	s.state = sliceAppended
 	if s.Keyless {
 		if p.keyless += s.size; p.keyless >= keylessRun {
@@ -232,6 +307,8 @@ type State struct {
 	Appended   bool // Base and AppendTime are known
 	Base       model.Offset
 	AppendTime int64
+	Duplicate  bool
+	StoredTime int64
 	Err        error
 }
 
@@ -242,6 +319,6 @@ func (p *Partition) Abandon(s *Slice) State {
 	defer p.mu.Unlock()
 	return State{
 		Done: s.state == sliceDone, Appended: s.state == sliceAppended || s.state == sliceDone && s.Err == nil,
-		Base: s.Base, AppendTime: s.AppendTime, Err: s.Err,
+		Base: s.Base, AppendTime: s.AppendTime, Duplicate: s.Duplicate, StoredTime: s.StoredTime, Err: s.Err,
 	}
 }

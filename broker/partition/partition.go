@@ -43,6 +43,11 @@ type Ends interface {
 	LastStable(hw model.Offset) model.Offset
 }
 
+// Producers is what a log knows of idempotent producers, where it knows any.
+type Producers interface {
+	FindRetry(batches []byte, now int64) (*log.Appended, error)
+}
+
 // Settings are the topic's settings that matter on the append path.
 type Settings struct {
 	MaxMessageBytes   int // largest batch, in bytes as stored
@@ -68,8 +73,9 @@ type Partition struct {
 	TopicID model.TopicID
 	ID      model.PartitionID
 
-	log Log
-	now func() int64
+	log       Log
+	producers Producers // nil: the log knows none
+	now       func() int64
 
 	mu       sync.Mutex
 	settings Settings              // guarded by mu
@@ -101,6 +107,7 @@ func New(l Log, id Identity, s Settings, now func() int64, turnOver func()) *Par
 		Topic: id.Topic, TopicID: id.TopicID, ID: id.Partition,
 		log: l, now: now, settings: s, turnOver: turnOver, watchers: map[*Watcher]struct{}{}, hw: l.HighWatermark(),
 	}
+	p.producers, _ = l.(Producers)
 	l.SetCallbacks(p.onStable, p.onSyncEnd, p.onFail)
 	return p
 }

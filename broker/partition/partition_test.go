@@ -493,3 +493,90 @@ func TestAPartitionThatClosesSaysOfAppendedRecordsThatTheirOutcomeIsUnknown(t *t
 		f.gate.let(nil)
 	}
 }
+
+// ready makes a slice of a ready-made batch; seq is the producer's sequence, −1 for none.
+func ready(t *testing.T, acks Acks, seq int32, values ...string) *Slice {
+	t.Helper()
+	b := record.NewBuilder(100)
+	if seq >= 0 {
+		b.SetProducer(9, 0, seq)
+	}
+	for _, v := range values {
+		b.Add(5, nil, []byte(v), nil)
+	}
+	raw, err := b.Finish(record.None)
+	require.NoError(t, err)
+	return &Slice{Acks: acks, Batches: raw, Count: len(values)}
+}
+
+func TestReadyMadeBatchesComeAfterWhatIsOpenAndStayWhatTheyAre(t *testing.T) {
+	t.Parallel()
+	f := start(t, normal)
+	f.gate.shut()
+	first := submit(f.Partition, slice(AcksAll, "a"))
+	<-f.gate.waiting
+	second := submit(f.Partition, slice(AcksAll, "b"))
+	made := ready(t, AcksAll, -1, "c", "d")
+	third := submit(f.Partition, made)
+	require.Nil(t, made.Batches, "the caller's memory is not held while it waits")
+	fourth := submit(f.Partition, slice(AcksAll, "e"))
+	require.False(t, answered(third))
+	f.gate.let(nil)
+	for _, c := range []*Completion{first, second, third, fourth} {
+		wait(t, c)
+	}
+	require.NoError(t, made.Err)
+	require.EqualValues(t, 2, made.Base)
+	require.EqualValues(t, -1, made.AppendTime)
+	require.Equal(t, [][]string{{"a"}, {"b"}, {"c", "d"}, {"e"}}, f.batches(t))
+}
+
+func TestARetriedBatchHasItsFirstOffset(t *testing.T) {
+	t.Parallel()
+	f := start(t, normal)
+	for _, x := range []struct {
+		seq  int32
+		vals []string
+		base model.Offset
+		code model.Code
+	}{
+		{0, []string{"a", "b"}, 0, ""},
+		{2, []string{"c"}, 2, ""},
+		{0, []string{"a", "b"}, 0, ""},
+		{2, []string{"c"}, 2, ""},
+		{7, []string{"gap"}, 0, model.OutOfOrderSequence},
+		{3, []string{"d"}, 3, ""},
+	} {
+		s := ready(t, AcksAll, x.seq, x.vals...)
+		wait(t, submit(f.Partition, s))
+		if x.code != "" {
+			require.True(t, model.HasCode(s.Err, x.code), "%v", s.Err)
+			require.Equal(t, model.NotApplied, model.AsError(s.Err).EffectiveOutcome())
+			continue
+		}
+		require.NoError(t, s.Err)
+		require.Equal(t, x.base, s.Base)
+	}
+	require.Equal(t, [][]string{{"a", "b"}, {"c"}, {"d"}}, f.batches(t))
+}
+
+func TestABatchThatCouldNotBeReadAgainStaysWithoutCompression(t *testing.T) {
+	t.Parallel()
+	f := start(t, Settings{MaxMessageBytes: record.MaxInflated + 1<<20, MinInsyncReplicas: 1, Codec: record.Gzip})
+	s := slice(AcksAll, "", "")
+	s.Records[0].Value = make([]byte, record.MaxInflated)
+	wait(t, submit(f.Partition, s))
+	require.NoError(t, s.Err)
+	small := slice(AcksAll, "c")
+	wait(t, submit(f.Partition, small))
+	var got []record.Codec
+	for off := model.Offset(0); off < f.log.LogEnd(); {
+		b, err := f.Read(nil, off, f.log.LogEnd(), 1)
+		require.NoError(t, err)
+		batch, _, err := record.ParseBatch(b)
+		require.NoError(t, err)
+		got = append(got, batch.Header.Attributes.Codec())
+		off = batch.Header.NextOffset()
+	}
+	require.Equal(t, []record.Codec{record.None, record.Gzip}, got)
+}

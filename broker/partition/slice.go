@@ -18,7 +18,7 @@ const (
 )
 
 // Slice is the part of one produce request that goes to one partition: the records
-// Records[Select[0]], Records[Select[1]], … in this order. The caller fills the first
+// Records[Select[0]], Records[Select[1]], … in this order, or ready-made batches. The caller fills the first
 // group of fields, and reads the second only after the slice's Completion is done or
 // after Abandon.
 type Slice struct {
@@ -27,9 +27,20 @@ type Slice struct {
 	Acks    Acks
 	Keyless bool // no key and no partition were given: the slice may be anywhere
 	Plain   bool // may share a batch with other requests
+	// Sequence and Expected belong to slices that are not plain, whose records are one
+	// batch; nil: none.
+	Sequence *Sequence
+	Expected *model.Offset // what the log end must be for the slice to be appended
+
+	// Batches are whole batches to append as they are, Count records in all, in the place of
+	// Records and Select. Submit may write into them and does not keep them.
+	Batches []byte
+	Count   int
 
 	Base       model.Offset // offset of the first record
 	AppendTime int64        // the log append time in milliseconds, or −1 under CreateTime
+	Duplicate  bool         // the records were appended by an earlier request of the producer
+	StoredTime int64        // where Duplicate: the largest timestamp of the stored records
 	Err        error
 
 	end     model.Offset // offset after the last record
@@ -37,6 +48,22 @@ type Slice struct {
 	first   int          // index of the first record within the open batch
 	state   sliceState
 	waiting *Completion
+}
+
+// records is how many records the slice has.
+func (s *Slice) records() int {
+	if s.Batches != nil {
+		return s.Count
+	}
+	return len(s.Select)
+}
+
+// Sequence is where a slice stands in what an idempotent producer sends to its partition
+// (KIP-98).
+type Sequence struct {
+	ID    model.ProducerID
+	Epoch model.ProducerEpoch
+	First int32 // of the slice's first record
 }
 
 type sliceState uint8

@@ -2,6 +2,7 @@ package metadata
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 
 	"tidewire/internal/model"
@@ -34,8 +35,8 @@ func CheckACL(prefix string, f ACLFields) []model.FieldError {
 	name, isUser := strings.CutPrefix(f.Principal, principalPrefix)
 	check(isUser && model.CheckName(name) == "", "principal", `a principal is "User:" and a user name, or "User:*"`)
 	out = append(out, checkResource(prefix, f.ResourceType, f.ResourceName, f.Pattern)...)
-	check(slices.Contains(operations, f.Operation), "operation", "there is no such operation")
-	check(slices.Contains(permissions, f.Permission), "permission", `a permission is "allow" or "deny"`)
+	check(slices.Contains(operations, f.Operation), "operation", allowed("an operation", operations, f.Operation))
+	check(slices.Contains(permissions, f.Permission), "permission", allowed("a permission", permissions, f.Permission))
 	check(f.Host != "" && model.CheckName(f.Host) == "", "host", `a host is an address, or "*"`)
 	return out
 }
@@ -44,21 +45,57 @@ func CheckACL(prefix string, f ACLFields) []model.FieldError {
 func CheckScope(prefix string, s Scope) []model.FieldError {
 	out := checkResource(prefix, s.ResourceType, s.ResourceName, s.Pattern)
 	if !slices.Contains(operations, s.Operation) {
-		out = append(out, model.FieldError{Pointer: prefix + "/operation", Detail: "there is no such operation"})
+		out = append(out, model.FieldError{Pointer: prefix + "/operation", Detail: allowed("an operation", operations, s.Operation)})
 	}
 	return out
+}
+
+// allowed says which words a field of a rule can have.
+func allowed[W ~string](what string, words []W, given W) string {
+	var b strings.Builder
+	b.WriteString(what + " is one of ")
+	for i, w := range words {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		b.WriteString(string(w))
+	}
+	g := string(given)
+	if len(g) > 64 {
+		g = g[:64] + "…"
+	}
+	return b.String() + "; not " + strconv.Quote(g)
+}
+
+// RuleField is the JSON name of a field of a rule.
+type RuleField string
+
+// CheckWord tells what is wrong with a word that a field of a rule or of a question about
+// rules has: resource_type, pattern, operation or permission; "" for nothing.
+func CheckWord(field RuleField, word string) string {
+	switch {
+	case field == "resource_type" && !slices.Contains(resourceTypes, ResourceType(word)):
+		return allowed("a resource type", resourceTypes, ResourceType(word))
+	case field == "pattern" && !slices.Contains(patterns, Pattern(word)):
+		return allowed("a pattern", patterns, Pattern(word))
+	case field == "operation" && !slices.Contains(operations, Operation(word)):
+		return allowed("an operation", operations, Operation(word))
+	case field == "permission" && !slices.Contains(permissions, Permission(word)):
+		return allowed("a permission", permissions, Permission(word))
+	}
+	return ""
 }
 
 func checkResource(prefix string, t ResourceType, name string, p Pattern) []model.FieldError {
 	var out []model.FieldError
 	if !slices.Contains(resourceTypes, t) {
-		out = append(out, model.FieldError{Pointer: prefix + "/resource_type", Detail: "there is no such resource type"})
+		out = append(out, model.FieldError{Pointer: prefix + "/resource_type", Detail: allowed("a resource type", resourceTypes, t)})
 	}
 	if problem := model.CheckName(name); problem != "" && !(p == PatternPrefixed && (name == "." || name == "..")) {
 		out = append(out, model.FieldError{Pointer: prefix + "/resource_name", Detail: "a resource name " + problem})
 	}
 	if !slices.Contains(patterns, p) {
-		out = append(out, model.FieldError{Pointer: prefix + "/pattern", Detail: `a pattern is "literal" or "prefixed"`})
+		out = append(out, model.FieldError{Pointer: prefix + "/pattern", Detail: allowed("a pattern", patterns, p)})
 	}
 	return out
 }

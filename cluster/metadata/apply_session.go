@@ -2,6 +2,7 @@ package metadata
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -80,12 +81,124 @@ func applyCreateSession(t *tx, c CreateSession) (any, *model.Error) {
 		return nil, model.Errorf(model.Conflict, "the session id is taken")
 	}
 	t.pruneExpired(c.Now)
+	t.makeRoom(c.User, c.MaxSessions)
 	s := &Session{
 		ID: c.ID, User: c.User, CurrentHash: c.RefreshHash,
 		CreatedAt: c.Now, RotatedAt: c.Now, ExpiresAt: c.ExpiresAt, Version: t.index,
 	}
 	t.putSession(s)
 	return s, nil
+}
+
+// makeRoom removes sessions of a user until there are fewer than most.
+func (t *tx) makeRoom(user string, most int) {
+	sessions := t.sessions.of(user)
+	if most <= 0 || len(sessions) < most {
+		return
+	}
+	slices.SortFunc(sessions, func(a, b *Session) int {
+		switch {
+		case a.Revoked != b.Revoked && a.Revoked:
+			return -1
+		case a.Revoked != b.Revoked:
+			return 1
+		}
+		return cmp.Or(cmp.Compare(a.RotatedAt, b.RotatedAt), cmp.Compare(a.Version, b.Version), cmp.Compare(a.ID, b.ID))
+	})
+	for _, s := range sessions[:len(sessions)-most+1] {
+		t.removeSession(s)
+	}
+}
+
+func applyRenewSession(t *tx, c RenewSession) (any, *model.Error) {
+	s, _ := t.sessions.byID.Get([]byte(c.ID))
+	if s == nil || s.Revoked || len(c.Hash) == 0 || !bytes.Equal(s.CurrentHash, c.Hash) {
+		return nil, badSession()
+	}
+	u := t.user(s.User)
+	switch {
+	case u == nil || u.Disabled:
+		return nil, badSession()
+	case s.ExpiresAt <= c.Now:
+		return nil, model.Errorf(model.TokenExpired, "the session has ended; log in again")
+	}
+	n := *s
+	n.RotatedAt, n.ExpiresAt = max(s.RotatedAt, c.Now), max(s.ExpiresAt, c.ExpiresAt)
+	if n.RotatedAt == s.RotatedAt && n.ExpiresAt == s.ExpiresAt {
+		return s, nil
+	}
+	n.Version = t.index
+	t.putSession(&n)
+	return &n, nil
+}
+
+// maxUsedTickets bounds what is remembered of one session or token.
+const maxUsedTickets = 256
+
+// badTicket is the one refusal for every reason a ticket is no good.
+func badTicket() *model.Error {
+	return model.Errorf(model.BadCredentials, "the ticket is not valid, has expired or was used")
+}
+
+func applyUseTicket(t *tx, c UseTicket) (any, *model.Error) {
+	if c.ID == "" || c.ExpiresAt <= c.Now {
+		return nil, badTicket()
+	}
+	if c.TokenID != "" {
+		k, _ := t.tokens.byID.Get([]byte(c.TokenID))
+		if k == nil || k.ExpiresAt != 0 && k.ExpiresAt <= c.Now {
+			return nil, badTicket()
+		}
+		n := *k
+		var refusal *model.Error
+		if n.UsedTickets, refusal = useTicket(k.UsedTickets, c); refusal == nil {
+			t.putToken(&n)
+		}
+		return nil, refusal
+	}
+	s, _ := t.sessions.byID.Get([]byte(c.SessionID))
+	if s == nil || s.Revoked || s.ExpiresAt <= c.Now {
+		return nil, badTicket()
+	}
+	n := *s
+	var refusal *model.Error
+	if n.UsedTickets, refusal = useTicket(s.UsedTickets, c); refusal == nil {
+		n.Version = t.index
+		t.putSession(&n)
+	}
+	return nil, refusal
+}
+
+// useTicket adds a ticket to those used, of which it keeps what has not expired.
+func useTicket(used []UsedTicket, c UseTicket) ([]UsedTicket, *model.Error) {
+	var kept []UsedTicket
+	for _, u := range used {
+		switch {
+		case u.ID == c.ID:
+			return nil, badTicket()
+		case u.ExpiresAt > c.Now:
+			kept = append(kept, u)
+		}
+	}
+	if len(kept) >= maxUsedTickets {
+		return nil, model.Errorf(model.RateLimited, "too many tickets of this session were used within their time")
+	}
+	return append(kept, UsedTicket{ID: c.ID, ExpiresAt: c.ExpiresAt}), nil
+}
+
+func applyTouchAPITokens(t *tx, c TouchAPITokens) (any, *model.Error) {
+	noted := 0
+	for _, u := range c.Uses {
+		k, _ := t.tokens.byID.Get([]byte(u.ID))
+		if k == nil || k.LastUsedAt >= u.At {
+			continue
+		}
+		n := *k
+		n.LastUsedAt = u.At
+		t.putToken(&n)
+		noted++
+	}
+	return noted, nil
 }
 
 func applyRotateSession(t *tx, c RotateSession) (any, *model.Error) {
@@ -145,6 +258,9 @@ func applyCreateAPIToken(t *tx, c CreateAPIToken) (any, *model.Error) {
 		return nil, model.Errorf(model.Conflict, "the token id is taken")
 	}
 	t.pruneExpired(c.Now)
+	if c.MaxTokens > 0 && len(t.tokens.of(c.User)) >= c.MaxTokens {
+		return nil, model.Errorf(model.Conflict, "the user has %d API tokens, as many as there may be; delete some", c.MaxTokens)
+	}
 	k := &APIToken{
 		ID: c.ID, User: c.User, Name: c.Name, Scopes: slices.Clone(c.Scopes), Hash: nonEmpty(c.Hash),
 		CreatedAt: c.Now, ExpiresAt: c.ExpiresAt, Version: t.index,
@@ -157,6 +273,9 @@ func applyDeleteAPIToken(t *tx, c DeleteAPIToken) (any, *model.Error) {
 	k, _ := t.tokens.byID.Get([]byte(c.ID))
 	if k == nil || k.User != c.User {
 		return nil, model.Errorf(model.NotFound, "the user has no token of this id")
+	}
+	if c.IfMatch != "" && c.IfMatch != k.ETag() {
+		return nil, etagMismatch("the token")
 	}
 	t.removeToken(k)
 	return k, nil

@@ -214,12 +214,12 @@ func (t *tx) removeSession(s *Session) {
 }
 
 func (t *tx) putToken(k *APIToken) {
-	t.tokens.byID.Insert([]byte(k.ID), k)
+	_, existed := t.tokens.byID.Insert([]byte(k.ID), k)
 	t.tokens.byUser.Insert(ownedKey(k.User, k.ID), k.ID)
 	if k.ExpiresAt != 0 {
 		t.tokens.expiry.Insert(expiryKey(k.ExpiresAt, k.ID), k.ID)
 	}
-	note(&t.delta.APITokens, k.ID, Created)
+	note(&t.delta.APITokens, k.ID, putChange(existed))
 }
 
 func (t *tx) removeToken(k *APIToken) {

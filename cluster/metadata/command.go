@@ -177,10 +177,11 @@ type DeleteACLs struct {
 	Filter ACLFields `json:"filter"`
 }
 
-// CreateSession starts a family of refresh tokens. IfEpoch is the user's credentials
-// epoch at the time of the login. It also removes expired sessions. Refusals:
-// bad-credentials when the user is gone, disabled or of another epoch.
-// Value: *Session.
+// CreateSession starts a session. IfEpoch is the user's credentials epoch at the time of
+// the login. It also removes expired sessions and, where the user has MaxSessions or more,
+// as many others of the user as make room: revoked ones first, then those that were not
+// rotated or renewed for longest; 0 is no limit. Refusals: bad-credentials when the user is
+// gone, disabled or of another epoch. Value: *Session.
 type CreateSession struct {
 	ID          string `json:"id"`
 	User        string `json:"user"`
@@ -188,6 +189,7 @@ type CreateSession struct {
 	RefreshHash []byte `json:"refresh_hash"`
 	ExpiresAt   Millis `json:"expires_at"`
 	Now         Millis `json:"now"`
+	MaxSessions int    `json:"max_sessions,omitempty"`
 }
 
 // RotateSession replaces the refresh token. Any other hash than the current one is
@@ -203,6 +205,40 @@ type RotateSession struct {
 	Now         Millis `json:"now"`
 }
 
+// RenewSession puts a session's end off without replacing what it is known by: a browser's
+// cookie stays the same. Hash must be the session's current one. It never moves RotatedAt
+// or ExpiresAt back. Refusals: bad-credentials (unknown, revoked, another hash, user gone or
+// disabled), token-expired. Value: *Session.
+type RenewSession struct {
+	ID        string `json:"id"`
+	Hash      []byte `json:"hash"`
+	ExpiresAt Millis `json:"expires_at"`
+	Now       Millis `json:"now"`
+}
+
+// UseTicket uses a one-time ticket, which belongs to a session or an API token. Refusals:
+// bad-credentials when it was used, has expired, or what it belongs to is gone;
+// rate-limited when more than 256 of it were used within their time.
+type UseTicket struct {
+	ID        string `json:"id"`
+	SessionID string `json:"session_id"` // this or TokenID
+	TokenID   string `json:"token_id"`
+	ExpiresAt Millis `json:"expires_at"` // of the ticket
+	Now       Millis `json:"now"`
+}
+
+// TouchAPITokens notes when API tokens were last used. Those that are gone, or were used
+// later, stay as they are, and etags do not change. Value: int, the number noted.
+type TouchAPITokens struct {
+	Uses []TokenUse `json:"uses"`
+}
+
+// TokenUse is the last use of an API token.
+type TokenUse struct {
+	ID string `json:"id"`
+	At Millis `json:"at"`
+}
+
 // RevokeSessions revokes one session, or with an empty ID all of User. One that does
 // not exist is no error. Value: int, the number revoked.
 type RevokeSessions struct {
@@ -210,8 +246,9 @@ type RevokeSessions struct {
 	User string `json:"user"`
 }
 
-// CreateAPIToken adds a token and removes expired ones. Refusals: unknown-user,
-// conflict for a taken id, invalid-argument. Value: *APIToken.
+// CreateAPIToken adds a token and removes expired ones. Refusals: unknown-user, conflict
+// for a taken id and where the user has MaxTokens already (0: no limit), invalid-argument.
+// Value: *APIToken.
 type CreateAPIToken struct {
 	ID        string  `json:"id"`
 	User      string  `json:"user"`
@@ -220,13 +257,15 @@ type CreateAPIToken struct {
 	Hash      []byte  `json:"hash"`
 	ExpiresAt Millis  `json:"expires_at"`
 	Now       Millis  `json:"now"`
+	MaxTokens int     `json:"max_tokens,omitempty"`
 }
 
-// DeleteAPIToken revokes a token of a user. Refusals: not-found. Value: *APIToken as
-// it was.
+// DeleteAPIToken revokes a token of a user. Refusals: not-found, etag-mismatch.
+// Value: *APIToken as it was.
 type DeleteAPIToken struct {
-	ID   string `json:"id"`
-	User string `json:"user"`
+	ID      string `json:"id"`
+	User    string `json:"user"`
+	IfMatch ETag   `json:"if_match,omitempty"`
 }
 
 // AddSigningKey adds a key and removes those past their VerifyUntil. IfNewest is the

@@ -213,17 +213,26 @@ const (
 	Deny  Permission = "deny"
 )
 
-// Session is a family of refresh tokens: one login and all its rotations.
+// Session is one login: a family of refresh tokens with all its rotations, or a browser's
+// cookie, whose value stays the same.
 type Session struct {
 	ID           string `json:"id"`
 	User         string `json:"user"`
-	CurrentHash  []byte `json:"current_hash"`  // of the refresh token that is valid now
+	CurrentHash  []byte `json:"current_hash"`  // of the refresh token that is valid now, or of the cookie
 	PreviousHash []byte `json:"previous_hash"` // of the one before; nil before the first rotation
 	CreatedAt    Millis `json:"created_at"`
-	RotatedAt    Millis `json:"rotated_at"`
+	RotatedAt    Millis `json:"rotated_at"` // last rotation or renewal
 	ExpiresAt    Millis `json:"expires_at"`
 	Revoked      bool   `json:"revoked"` // dead; kept until it expires
 	Version      uint64 `json:"version"`
+	// UsedTickets were used and have not expired yet; nil for none.
+	UsedTickets []UsedTicket `json:"used_tickets,omitempty"`
+}
+
+// UsedTicket is a one-time ticket that must not be used again.
+type UsedTicket struct {
+	ID        string `json:"id"`
+	ExpiresAt Millis `json:"expires_at"`
 }
 
 // Scope narrows an API token: the token may do what its user may and a scope allows.
@@ -243,7 +252,10 @@ type APIToken struct {
 	Hash      []byte  `json:"hash"`   // of the token, when the proposer keeps one
 	CreatedAt Millis  `json:"created_at"`
 	ExpiresAt Millis  `json:"expires_at"` // 0: never
-	Version   uint64  `json:"version"`
+	Version   uint64  `json:"version"`    // does not change with use
+	// LastUsedAt is about when the token was used last, 0: never.
+	LastUsedAt  Millis       `json:"last_used_at,omitempty"`
+	UsedTickets []UsedTicket `json:"used_tickets,omitempty"` // as a session's
 }
 
 // ETag is the token's etag.

@@ -49,6 +49,17 @@ func TestTheEncodedImageIsTheGoldenOne(t *testing.T) {
 	require.Equal(t, "TWIMAGE\x01", string(got[:8]))
 }
 
+// An image from before sessions and tokens had tickets reads, and comes out byte for byte.
+func TestAnImageFromBeforeTicketsIsRead(t *testing.T) {
+	t.Parallel()
+	old, err := os.ReadFile(filepath.Join("testdata", "image-before-tickets.golden"))
+	require.NoError(t, err)
+	img, err := Decode(old)
+	require.NoError(t, err)
+	require.NotNil(t, img.Session("s1"))
+	require.True(t, bytes.Equal(old, Encode(img)))
+}
+
 func TestEncodedCommandsAreTheGoldenOnes(t *testing.T) {
 	t.Parallel()
 	var got bytes.Buffer
@@ -91,6 +102,7 @@ func TestKindsKeepTheirNames(t *testing.T) {
 		"alter-topic-config", "alter-cluster-config", "create-user", "alter-user", "set-password", "delete-user",
 		"create-acl", "delete-acls", "create-session", "rotate-session", "revoke-sessions", "create-api-token",
 		"delete-api-token", "add-signing-key", "prune", "set-setup-token", "allocate-producer-ids",
+		"renew-session", "use-ticket", "touch-api-tokens",
 	}, got)
 }
 

@@ -60,6 +60,9 @@ var kindRows = []kindRow{
 	row(1, applyPrune),
 	row(1, applySetSetupToken),
 	row(1, applyAllocateProducerIDs),
+	row(1, applyRenewSession),
+	row(1, applyUseTicket),
+	row(1, applyTouchAPITokens),
 }
 
 var kindTable = func() map[Kind]kindRow {
@@ -94,6 +97,9 @@ func (AddSigningKey) Kind() Kind       { return "add-signing-key" }
 func (Prune) Kind() Kind               { return "prune" }
 func (SetSetupToken) Kind() Kind       { return "set-setup-token" }
 func (AllocateProducerIDs) Kind() Kind { return "allocate-producer-ids" }
+func (RenewSession) Kind() Kind        { return "renew-session" }
+func (UseTicket) Kind() Kind           { return "use-ticket" }
+func (TouchAPITokens) Kind() Kind      { return "touch-api-tokens" }
 
 // MaxCommandBytes is the largest encoded command; a larger one is not proposed.
 const MaxCommandBytes = 4 << 20

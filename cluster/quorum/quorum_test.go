@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+	"github.com/hashicorp/raft-wal/fs"
+	"github.com/hashicorp/raft-wal/types"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
@@ -105,12 +107,17 @@ type node struct {
 // startNode runs one whose term cannot become failTerm.
 func startNode(t *testing.T, failTerm uint64) *node {
 	t.Helper()
+	return startNodeOn(t, failTerm, fs.New())
+}
+
+func startNodeOn(t *testing.T, failTerm uint64, files types.VFS) *node {
+	t.Helper()
 	dir := t.TempDir()
 	n := &node{fatal: make(chan error, 8)}
 	fatal := func(err error) { n.fatal <- err }
 	logger := NewLogger(slog.New(slog.DiscardHandler))
 	var err error
-	n.stores, err = OpenStores(dir, logger, fatal, nil)
+	n.stores, err = openStores(dir, logger, fatal, nil, files)
 	require.NoError(t, err)
 	logs, stable := n.stores.Logs.(*logStore), n.stores.stable.(*stableStore)
 	logs.LogStore = brokenLog{logs.LogStore, &n.logBroken}

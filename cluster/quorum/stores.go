@@ -39,6 +39,12 @@ type Stores struct {
 // before each write: raft-wal cannot go on after one that a full disk has failed, so room
 // is made before.
 func OpenStores(dir string, logger *Logger, fatal func(error), room func(need int64)) (*Stores, error) {
+	return openStores(dir, logger, fatal, room, fs.New())
+}
+
+// openStores keeps the files of the log, but not those of small values and snapshots, in
+// files.
+func openStores(dir string, logger *Logger, fatal func(error), room func(need int64), files types.VFS) (*Stores, error) {
 	if room == nil {
 		room = func(int64) {}
 	}
@@ -50,7 +56,7 @@ func OpenStores(dir string, logger *Logger, fatal func(error), room func(need in
 	// Given from here because closing the log does not close its own.
 	db := &metadb.BoltMetaDB{}
 	w, err := wal.Open(walDir, wal.WithSegmentSize(segmentBytes), wal.WithLogger(logger.hc.Named("wal")), wal.WithMetaStore(db),
-		wal.WithSegmentFiler(segment.NewFiler(walDir, roomyFS{fs.New(), room})))
+		wal.WithSegmentFiler(segment.NewFiler(walDir, roomyFS{files, room})))
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open the metadata log: %w", err), db.Close())
 	}

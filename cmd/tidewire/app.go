@@ -65,11 +65,11 @@ func (a *app) root() *cobra.Command {
 func (a *app) clientCommands() []*cobra.Command {
 	calling := []*cobra.Command{
 		a.loginCommand(), a.topicCommand(), a.produceCommand(), a.consumeCommand(), a.wsCommand(),
-		a.userCommand(), a.aclCommand(), a.clusterCommand(), a.benchCommand(),
+		a.userCommand(), a.tokenCommand(), a.aclCommand(), a.clusterCommand(), a.benchCommand(),
 	}
 	for _, c := range calling {
 		c.PersistentFlags().StringVar(&a.server, "server", "", "address of a node (TIDEWIRE_SERVER; default: where you logged in last, else "+client.DefaultServer+")")
-		c.PersistentFlags().StringVar(&a.token, "token", "", "access token in place of a stored login (TIDEWIRE_TOKEN)")
+		c.PersistentFlags().StringVar(&a.token, "token", "", "access token or API token in place of a stored login (TIDEWIRE_TOKEN)")
 	}
 	return append(calling, a.versionCommand())
 }

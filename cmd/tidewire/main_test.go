@@ -230,6 +230,15 @@ func TestAdministration(t *testing.T) {
 		{"user disable bob", "", "PATCH", "/v1/users/bob", `{"disabled":true}`, 200, `{}`, "User bob is disabled"},
 		{"user enable bob", "", "PATCH", "/v1/users/bob", `{"disabled":false}`, 200, `{}`, "User bob is enabled"},
 		{"user delete bob", "", "DELETE", "/v1/users/bob", "", 204, "", "Deleted user bob"},
+		{"token list --user bob", "", "GET", "/v1/users/bob/tokens", "", 200,
+			`{"items":[{"id":"i1","name":"ci","created_at":"2030-01-01T00:00:00.000Z","expires_at":null,"last_used_at":null}],"next_page_token":null,"total":1}`,
+			"i1  ci    2030-01-01T00:00:00.000Z  -        -\n"},
+		{"token create ci --user bob", "", "POST", "/v1/users/bob/tokens", `{"expires_in_s":7776000,"name":"ci"}`, 201, `{"id":"i1","token":"a.b.c"}`, "a.b.c\n"},
+		{"token create ci --user bob --expires never --scope topic:a:b:read --scope topic:logs.*:write --scope topic:*:describe -o json", "", "POST", "/v1/users/bob/tokens",
+			`{"name":"ci","scopes":[{"operation":"read","pattern":"literal","resource_name":"a:b","resource_type":"topic"},` +
+				`{"operation":"write","pattern":"prefixed","resource_name":"logs.","resource_type":"topic"},` +
+				`{"operation":"describe","pattern":"literal","resource_name":"*","resource_type":"topic"}]}`, 201, `{"id":"i1","token":"a.b.c"}`, `{"id":"i1","token":"a.b.c"}`},
+		{"token delete i/1 --user bob", "", "DELETE", "/v1/users/bob/tokens/i%2F1", "", 204, "", "Deleted token i/1"},
 		{"acl list --principal alice --operation read", "", "GET", "/v1/acls", "", 200,
 			`{"items":[` + rule + `,{"principal":"User:bob","operation":"read"}],"next_page_token":null,"total":2}`, "User:alice  allow       read       topic     t     literal  *\n"},
 		{"acl create --principal alice --topic t --operation read", "", "POST", "/v1/acls",
@@ -249,6 +258,29 @@ func TestAdministration(t *testing.T) {
 			require.Len(t, s.Calls(), 1)
 			assert.Equal(t, c.body, s.Calls()[0].Body)
 		})
+	}
+}
+
+func TestTokensAreOnesOwnUnlessAUserIsNamed(t *testing.T) {
+	t.Parallel()
+	s := clienttest.New(t)
+	s.Reply("GET", "/v1/auth/me", 200, `{"username":"alice b"}`)
+	s.Reply("POST", "/v1/users/alice%20b/tokens", 201, `{"id":"i1","token":"a.b.c"}`)
+	out := newShell(t, s).ok("", "token", "create", "ci", "--expires", "12h")
+	assert.Contains(t, out, "a.b.c\n")
+	assert.Equal(t, `{"expires_in_s":43200,"name":"ci"}`, s.Calls()[1].Body)
+}
+
+func TestAMisspeltTokenIsAUsageError(t *testing.T) {
+	t.Parallel()
+	for _, args := range []string{
+		"token create", "token create a b", "token create a --expires 0d", "token create a --expires soon", "token create a --expires 1ms",
+		"token create a --expires -3d", "token create a --scope topic", "token create a --scope topic:read", "token create a --scope topic:t:", "token create a --scope :t:read",
+	} {
+		s := clienttest.New(t)
+		code, _, errOut := newShell(t, s).run("", strings.Fields(args)...)
+		assert.Equal(t, 2, code, "%s: %s", args, errOut)
+		assert.Empty(t, s.Calls(), args)
 	}
 }
 

@@ -40,7 +40,7 @@ func (a *app) serverCommands() []*cobra.Command {
 	}
 	config.AddFlags(serve.Flags())
 	config.AddFlags(show.Flags())
-	return []*cobra.Command{serve, show, a.checkCommand()}
+	return []*cobra.Command{serve, show, a.checkCommand(), a.healthcheckCommand()}
 }
 
 // loadConfig reads the settings; a mistake in a flag is one of the command line.

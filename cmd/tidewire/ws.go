@@ -26,8 +26,9 @@ func (a *app) wsCommand() *cobra.Command {
 			"  with --wait TIME  that long after standard input has ended; if --count or --records was given\n" +
 			"                    and is not reached by then, the exit code is 1.\n" +
 			"Without any of them --wait is 1s; with --count or --records alone there is no limit in time.",
-		Example: `  echo '{"op":"subscribe","topics":["flights"],"from":"earliest"}' | tidewire ws /v1/ws/consume --records 100`,
-		Args:    cobra.ExactArgs(1),
+		Example: `  echo '{"op":"subscribe","topics":["flights"],"from":"earliest"}' | tidewire ws /v1/ws/consume --records 100
+  echo '{"op":"produce","id":1,"topic":"flights","records":[{"value":"LH1"}]}' | tidewire ws /v1/ws/produce --count 1`,
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case !strings.HasPrefix(args[0], "/"):

@@ -19,13 +19,16 @@ var table = []row{
 	{pkg: "internal/fsx", why: "the file system seam knows files, not what is in them"},
 
 	{pkg: "storage/record", may: []string{"internal/model"}, why: "the batch codec is bytes in, records out"},
+	{pkg: "storage/ingest", may: []string{"storage/record", "internal/model"}, why: "what a client's batch must be is decided over its bytes and a topic's rules; files and clocks are others'"},
 	{pkg: "storage/compact", may: []string{"storage/record", "internal/model"}, why: "what compaction keeps is decided over batches; files and clocks are the log's"},
 	{pkg: "storage/checkpoint", may: []string{"internal/model"}, why: "a file format: offsets on one side, text on the other"},
 	{pkg: "storage/epochs", may: []string{"internal/model"}, why: "leader epochs are arithmetic on offsets; the file is the log's"},
 	{pkg: "storage/producer", may: []string{"storage/record", "internal/model"}, why: "the state of producers follows from batches; files and clocks are the log's"},
 	{pkg: "storage/visible", may: []string{"storage/producer", "storage/record", "internal/model"}, why: "what a reader sees is decided over headers; files are the log's"},
-	{pkg: "storage/index", may: []string{"storage/producer", "internal/model", "internal/fsx"}, why: "an index knows entries and its file, and neither batches nor logs"},
-	{pkg: "storage/log", may: []string{"storage/checkpoint", "storage/compact", "storage/epochs", "storage/index", "storage/producer", "storage/record", "internal/model", "internal/fsx", "internal/lifecycle"}, why: "a log knows bytes and offsets, and neither topics nor brokers"},
+	{pkg: "storage/files", may: []string{"internal/fsx"}, why: "it knows open files, and not what is in them"},
+	{pkg: "storage/index", may: []string{"storage/files", "storage/producer", "internal/model", "internal/fsx"}, why: "an index knows entries and its file, and neither batches nor logs"},
+	{pkg: "storage/trash", may: []string{"internal/model", "internal/fsx"}, why: "discarded folders wait for their deletion; it looks into none"},
+	{pkg: "storage/log", may: []string{"storage/checkpoint", "storage/compact", "storage/epochs", "storage/files", "storage/index", "storage/producer", "storage/record", "storage/trash", "internal/model", "internal/fsx", "internal/lifecycle"}, why: "a log knows bytes and offsets, and neither topics nor brokers"},
 	{pkg: "storage/check", may: []string{"storage/record", "internal/model", "internal/fsx"}, why: "it reads the formats by itself, so that a mistake of the engine is found"},
 	{pkg: "storage/meta", may: []string{"cluster/metadata", "internal/model", "internal/fsx", "internal/lifecycle"}, why: "the table store holds the applied state of the metadata and knows no quorum"},
 
@@ -36,12 +39,13 @@ var table = []row{
 	{pkg: "auth", may: []string{"cluster/metadata", "internal/model", "internal/lifecycle"}, why: "authorisation decides over the image, the same for every door"},
 
 	{pkg: "broker/partition", may: []string{"storage/log", "storage/record", "internal/model", "internal/lifecycle"}, why: "an engine: it serves one partition and knows neither door nor quorum"},
-	{pkg: "broker", may: []string{"broker/...", "auth", "cluster/metadata", "storage/log", "storage/record", "storage/visible", "internal/model", "internal/budget", "internal/lifecycle", "internal/fsx"}, why: "the façade both doors call knows no door, and reaches the quorum by the interfaces it declares"},
+	{pkg: "broker", may: []string{"broker/...", "auth", "cluster/metadata", "storage/ingest", "storage/log", "storage/record", "storage/visible", "internal/model", "internal/budget", "internal/lifecycle", "internal/fsx"}, why: "the façade both doors call knows no door, and reaches the quorum by the interfaces it declares"},
 
 	{pkg: "api/problem", may: []string{"internal/model"}, why: "it turns the error table into answers"},
 	{pkg: "api/recordjson", may: []string{"storage/record", "internal/model"}, why: "a codec: JSON on one side, records on the other"},
-	{pkg: "api/rest", may: []string{"api/problem", "api/recordjson", "auth", "broker", "broker/partition", "cluster", "cluster/metadata", "storage/record", "openapi", "internal/model", "internal/buildinfo"}, why: "handlers decode, call and encode; streams are in web, logs behind the broker"},
-	{pkg: "web", below: true, may: []string{"web/...", "api/problem", "api/recordjson", "api/rest", "auth", "broker", "broker/partition", "cluster", "cluster/metadata", "storage/record", "openapi", "ui", "internal/model", "internal/lifecycle", "internal/buildinfo"}, why: "the server decodes, calls and encodes; logs are behind the broker"},
+	{pkg: "api/lines", may: []string{"api/problem", "api/recordjson", "broker", "broker/partition", "storage/record", "internal/inflight", "internal/lifecycle", "internal/model"}, why: "it turns lines into records and answers for them; routes and rights are others' business"},
+	{pkg: "api/rest", may: []string{"api/lines", "internal/inflight", "api/problem", "api/recordjson", "auth", "broker", "broker/partition", "cluster", "cluster/metadata", "storage/record", "openapi", "internal/model", "internal/buildinfo"}, why: "handlers decode, call and encode; streams are in web, logs behind the broker"},
+	{pkg: "web", below: true, may: []string{"web/...", "api/lines", "internal/inflight", "api/problem", "api/recordjson", "api/rest", "auth", "broker", "broker/partition", "cluster", "cluster/metadata", "storage/record", "openapi", "ui", "internal/model", "internal/lifecycle", "internal/buildinfo"}, why: "the server decodes, calls and encodes; logs are behind the broker"},
 	{pkg: "web/h1", may: []string{"internal/lifecycle"}, why: "a connection loop serves any handler and knows none"},
 
 	{pkg: "openapi", why: "it embeds the document"},
@@ -49,6 +53,7 @@ var table = []row{
 	{pkg: "ui", why: "it embeds the console"},
 
 	{pkg: "internal/config", may: []string{"internal/model", "internal/buildinfo"}, why: "settings are read before anything is built from them"},
+	{pkg: "internal/inflight", may: []string{"internal/model"}, why: "it counts bytes for any door"},
 	{pkg: "internal/datadir", may: []string{"internal/model", "internal/fsx"}, why: "it holds the data folder for whoever opens it"},
 	{pkg: "internal/client", below: true, may: []string{"internal/client/...", "api/recordjson", "storage/record", "internal/model", "internal/lifecycle", "internal/buildinfo", "internal/config"}, why: "a client knows a node by its HTTP interface alone"},
 	{pkg: "internal/node", anything: true, why: "the composition root"},

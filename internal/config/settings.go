@@ -106,7 +106,7 @@ func listenRows() []row {
 			checkPathPrefix, func(c *Config) *string { return &c.HTTP.PathPrefix }),
 		list(Setting{Name: "cors-origin", Unit: "scheme://host[:port] or *", Doc: "Origins whose pages may call the API; none by default"},
 			checkOrigin, func(c *Config, v []string) { c.HTTP.CORSOrigins = v }),
-		list(Setting{Name: "trusted-proxies", Unit: "IP or CIDR", Doc: "Proxies whose `X-Forwarded-For` is believed; none by default"},
+		list(Setting{Name: "trusted-proxies", Unit: "IP or CIDR", Doc: "Proxies whose `X-Forwarded-For`, `-Proto` and `-Host` are believed; none by default"},
 			checkProxy, func(c *Config, v []string) { c.HTTP.TrustedProxies = prefixes(v) }),
 		boolean(Setting{Name: "metrics-public", Doc: "Serve `/metrics` without login"},
 			func(c *Config) *bool { return &c.HTTP.MetricsPublic }),
@@ -137,10 +137,14 @@ func operationRows() []row {
 			func(c *Config) *Size { return &c.DiskReserve }),
 		duration(Setting{Name: "log-sync-interval", Default: "2ms", Doc: "Time between syncs of logs on which no `acks=all` request waits: 100µs to 10s"},
 			100*time.Microsecond, 10*time.Second, func(c *Config) *time.Duration { return &c.LogSyncInterval }),
+		size(Setting{Name: "http-inflight-bytes", Default: "512MiB", Doc: "Memory that bodies of HTTP requests and WebSocket frames under way may take together, records in them included; what comes beyond is refused with 429. At least 64MiB"},
+			func(c *Config) *Size { return &c.HTTPInflightBytes }),
 		size(Setting{Name: "compaction-buffer", Default: "128MiB", Doc: "Memory for the keys that one pass of compaction covers, 24 bytes each; taken only while a pass runs, and at least 1MiB"},
 			func(c *Config) *Size { return &c.CompactionBuffer }),
 		size(Setting{Name: "fetch-memory", Default: "256MiB", Doc: "Memory of all reads of records together, at least 16MiB; a read that finds none for 5 seconds is refused with `rate-limited`, and one user never has more than three quarters"},
 			func(c *Config) *Size { return &c.FetchMemory }),
+		integer(Setting{Name: "max-open-files", Default: "0", Unit: "files", Doc: "Files of partitions that are open at once, at most; those used longest ago are closed for others. 0 takes half of the descriptors that the process may have, at most 3072; below 64 it is 64"},
+			0, 1<<20, func(c *Config, n int64) { c.MaxOpenFiles = int(n) }),
 	}
 }
 

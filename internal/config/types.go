@@ -32,10 +32,13 @@ type Config struct {
 	ShutdownTimeout time.Duration
 	DiskReserve     Size // free bytes below which record writes are refused
 	LogSyncInterval time.Duration
+	// HTTPInflightBytes bounds what requests under way hold.
+	HTTPInflightBytes Size
 	// CompactionBuffer is the memory for the keys of one pass of compaction, in bytes.
 	CompactionBuffer Size
 	// FetchMemory bounds the memory of all reads together, in bytes.
-	FetchMemory Size
+	FetchMemory  Size
+	MaxOpenFiles int // of the logs; 0: by the limit of the process
 
 	// AdminPassword comes from TIDEWIRE_ADMIN_PASSWORD alone. It applies only while
 	// the cluster has no user, and is not a setting: it is never printed.

@@ -89,3 +89,50 @@ func (n *memNode) afterCrash(rng *rand.Rand, coin func() bool) []byte {
 	}
 	return data
 }
+
+// Clone returns a copy of the file system at this moment, with what is unsynced: what a
+// killed process leaves behind. m itself is not changed, and files that are open stay m's.
+func (m *Mem) Clone() *Mem {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	c := cloner{nodes: map[*memNode]*memNode{}}
+	out := &Mem{track: m.track, capacity: m.capacity, used: m.used, root: c.node(m.root)}
+	for _, op := range m.entryOps {
+		out.entryOps = append(out.entryOps, &entryOp{dirs: c.all(op.dirs), names: op.names, nodes: c.all(op.nodes)})
+	}
+	return out
+}
+
+// cloner keeps it that a file has several names, or is known by what is durable alone.
+type cloner struct {
+	nodes map[*memNode]*memNode
+}
+
+func (c *cloner) node(n *memNode) *memNode {
+	if n == nil {
+		return nil
+	}
+	if k, ok := c.nodes[n]; ok {
+		return k
+	}
+	k := &memNode{dir: n.dir, data: slices.Clone(n.data), synced: slices.Clone(n.synced), ops: slices.Clone(n.ops)}
+	c.nodes[n] = k
+	if n.dir {
+		k.entries, k.durable = map[string]*memNode{}, map[string]*memNode{}
+		for name, e := range n.entries {
+			k.entries[name] = c.node(e)
+		}
+		for name, e := range n.durable {
+			k.durable[name] = c.node(e)
+		}
+	}
+	return k
+}
+
+func (c *cloner) all(in []*memNode) []*memNode {
+	out := make([]*memNode, 0, len(in))
+	for _, n := range in {
+		out = append(out, c.node(n))
+	}
+	return out
+}

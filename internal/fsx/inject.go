@@ -38,6 +38,10 @@ type Op struct {
 type Fault struct {
 	Err   error
 	Short int
+	// Lost says, of a sync, that what it was to make durable never will be, although
+	// reads go on to give it and a later sync succeeds: so Linux does, which marks the
+	// pages clean that it could not write. It needs a Mem below.
+	Lost bool
 }
 
 // Hook decides about each operation; nil lets it run. It is called by one
@@ -204,17 +208,28 @@ func (f *injectFile) Truncate(size int64) error {
 }
 
 func (f *injectFile) Sync() error {
-	if err := f.i.fail(OpSync, f.name); err != nil {
+	if err := f.failSync(); err != nil {
 		return err
 	}
 	return f.File.Sync()
 }
 
 func (f *injectFile) SyncData() error {
-	if err := f.i.fail(OpSync, f.name); err != nil {
+	if err := f.failSync(); err != nil {
 		return err
 	}
 	return f.File.SyncData()
+}
+
+func (f *injectFile) failSync() error {
+	flt := f.i.check(Op{Kind: OpSync, Path: f.name})
+	if flt == nil {
+		return nil
+	}
+	if m, ok := f.File.(*memFile); ok && flt.Lost {
+		m.lose()
+	}
+	return pathErr("sync", f.name, flt.Err)
 }
 
 func (f *injectFile) Size() (int64, error) {

@@ -104,6 +104,13 @@ func (f *memFile) Sync() error {
 
 func (f *memFile) SyncData() error { return f.Sync() }
 
+// lose forgets what was not synced; only reads still see it.
+func (f *memFile) lose() {
+	f.m.mu.Lock()
+	defer f.m.mu.Unlock()
+	f.n.ops = nil
+}
+
 func (f *memFile) Size() (int64, error) {
 	f.m.mu.Lock()
 	defer f.m.mu.Unlock()

@@ -67,7 +67,10 @@ const (
 	InvalidArgument      Code = "invalid-argument"
 	InvalidTimestamp     Code = "invalid-timestamp"
 	CorruptBatch         Code = "corrupt-batch"
+	InvalidRecord        Code = "invalid-record"
 	IdempotencyKeyReused Code = "idempotency-key-reused"
+
+	UnsupportedCompression Code = "unsupported-compression"
 
 	RateLimited Code = "rate-limited"
 	LoginLocked Code = "login-locked"
@@ -145,7 +148,10 @@ var errorTable = map[Code]ErrorRow{
 	InvalidArgument:      {422, 42, "The request is not valid", false, NotApplied},
 	InvalidTimestamp:     {422, 32, "A record's timestamp is out of range", false, NotApplied},
 	CorruptBatch:         {422, 2, "A record batch is corrupt", false, NotApplied},
+	InvalidRecord:        {422, 87, "A record is not valid", false, NotApplied},
 	IdempotencyKeyReused: {422, 42, "The idempotency key was used with another payload", false, NotApplied},
+
+	UnsupportedCompression: {422, 76, "The compression of a record batch is not supported", false, NotApplied},
 
 	RateLimited: {429, 89, "Too many requests", true, NotApplied},
 	LoginLocked: {429, 58, "Too many failed logins", true, NotApplied},

@@ -31,8 +31,10 @@ import (
 	"tidewire/internal/config"
 	"tidewire/internal/datadir"
 	"tidewire/internal/fsx"
+	"tidewire/internal/inflight"
 	"tidewire/internal/lifecycle"
 	"tidewire/storage/log"
+	"tidewire/storage/record"
 	"tidewire/web"
 	"tidewire/web/ws"
 )
@@ -58,7 +60,9 @@ type Node struct {
 	disk     *datadir.DiskGuard
 	ballast  *datadir.Ballast
 	mono     func() time.Duration
-	url      string
+	// inflation is the memory for large batches, shared by all that inflate.
+	inflation *record.Budget
+	url       string
 
 	unchecked atomic.Int64 // bytes of records since the free space was last read
 	checking  sync.Mutex   // one reads it at a time
@@ -91,7 +95,7 @@ type Seams struct {
 
 // StartWith is Start for tests.
 func StartWith(ctx context.Context, cfg *config.Config, logger *slog.Logger, out io.Writer, seams Seams) (*Node, error) {
-	n := &Node{cfg: cfg, logger: logger, out: out, now: seams.Now, mono: seams.Monotonic, hasher: seams.Hasher, failed: make(chan error, 1)}
+	n := &Node{inflation: broker.NewInflation(), cfg: cfg, logger: logger, out: out, now: seams.Now, mono: seams.Monotonic, hasher: seams.Hasher, failed: make(chan error, 1)}
 	notices, stopErr := cfg.Unbuilt()
 	if stopErr != nil {
 		return nil, stopErr
@@ -185,11 +189,15 @@ func (n *Node) listen(ctx context.Context) error {
 }
 
 func (n *Node) openStore(ctx context.Context) error {
+	openFiles, err := n.openFiles()
+	if err != nil {
+		return err
+	}
 	n.storage = lifecycle.New(context.WithoutCancel(ctx))
 	n.onStop("the store's goroutines", stopGroup(n.storage))
 	store, err := log.OpenStore(log.StoreOptions{
 		FS: fsx.OS(), Dir: n.dir.Path(), Logger: n.logger, Group: n.storage, Now: n.now, SyncInterval: n.cfg.LogSyncInterval,
-		DedupeBufferBytes: max(int64(n.cfg.CompactionBuffer), 1<<20),
+		DedupeBufferBytes: max(int64(n.cfg.CompactionBuffer), 1<<20), MaxOpenFiles: openFiles, Inflation: n.inflation,
 	})
 	if err != nil {
 		return err
@@ -253,7 +261,8 @@ func (n *Node) startAuth(ctx context.Context) error {
 func (n *Node) startBroker(ctx context.Context) error {
 	n.group = lifecycle.New(context.WithoutCancel(ctx))
 	n.broker = broker.New(broker.Config{
-		NodeID: n.cfg.NodeID, Metadata: n.cluster, Authorizer: n.auth.Authorizer, Store: n.store,
+		Inflation: n.inflation,
+		NodeID:    n.cfg.NodeID, Metadata: n.cluster, Authorizer: n.auth.Authorizer, Store: n.store,
 		Logger: n.logger, Group: n.group, Now: n.now, Monotonic: n.mono, Appended: n.noteAppended,
 		FetchMemory: max(int64(n.cfg.FetchMemory), 16<<20),
 	})
@@ -272,15 +281,19 @@ func (n *Node) startServer(context.Context) error {
 	}
 	registry := prometheus.NewRegistry()
 	n.broker.RegisterMetrics(registry)
+	registerOpenFiles(registry, n.store)
+	budget := inflight.New(max(int64(n.cfg.HTTPInflightBytes), 64<<20))
+	web.RegisterInflight(registry, budget)
 	metrics := web.NewMetrics(registry)
-	n.streams = ws.New(ws.Config{
-		Broker: n.broker, Tokens: n.auth.Tokens, Logger: n.logger, Now: n.now, Group: n.group,
-		AllowedOrigins: web.AllowedOrigins(n.cfg.HTTP.CORSOrigins),
-	})
 	api := rest.New(rest.Config{
 		Broker: n.broker, Auth: n.auth, Cluster: n.cluster, Process: n, Logger: n.logger, Now: n.now,
-		Version: buildinfo.Version, Prefix: n.cfg.HTTP.PathPrefix, Metrics: metrics.Handler(),
-		MetricsPublic: n.cfg.HTTP.MetricsPublic || n.cfg.Dev, Proxied: len(n.cfg.HTTP.TrustedProxies) > 0,
+		Version: buildinfo.Version, Prefix: n.cfg.HTTP.PathPrefix, Metrics: metrics.Handler(), Inflight: budget,
+		MetricsPublic: n.cfg.HTTP.MetricsPublic || n.cfg.Dev, TrustedProxies: n.cfg.HTTP.TrustedProxies,
+	})
+	friends := web.AllowedOrigins(n.cfg.HTTP.CORSOrigins)
+	n.streams = ws.New(ws.Config{
+		Broker: n.broker, Tokens: n.auth.Tokens, Logger: n.logger, Now: n.now, Group: n.group, Inflight: budget,
+		AllowedOrigins: func(r *http.Request) bool { return api.OwnOrigin(r) || friends(r) },
 	})
 	n.server, err = web.New(web.Config{
 		API: api, Streams: web.NewStreams(n.streams), Metrics: metrics, Logger: n.logger, Prefix: n.cfg.HTTP.PathPrefix,
@@ -333,7 +346,7 @@ func (n *Node) announce(ctx context.Context) error {
 // devLogin tells with what to log in: the known login only where it is good, since the
 // data folder may have users from before.
 func (n *Node) devLogin(ctx context.Context) string {
-	if _, err := n.auth.Service.Authenticate(ctx, auth.DevUsername, auth.DevPassword); err == nil {
+	if _, err := n.auth.Service.Authenticate(ctx, auth.LoginRequest{Username: auth.DevUsername, Password: auth.DevPassword}); err == nil {
 		return "user " + auth.DevUsername + ", password " + auth.DevPassword
 	}
 	return "the users of this data folder"

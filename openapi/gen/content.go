@@ -87,10 +87,13 @@ func (d *document) addTypes(owner object, types any) error {
 }
 
 // contentSchema reads a schema of @x-content: "text", "binary", the name of a Go
-// type as swag knows it (rest.RecordLine), or a literal schema.
+// type as swag knows it (rest.RecordLine), {"oneOf": [schema, …]}, or a literal schema.
 func (d *document) contentSchema(v any) (any, error) {
 	switch v := v.(type) {
 	case object:
+		if list, ok := v["oneOf"].([]any); ok {
+			return d.oneOf(list)
+		}
 		return clone(v), nil
 	case string:
 		switch v {
@@ -105,6 +108,17 @@ func (d *document) contentSchema(v any) (any, error) {
 		return nil, fmt.Errorf("no schema %s is known here; bring it in with a carrier, as @Success 600 {object} %s", v, v)
 	}
 	return nil, fmt.Errorf("a schema is a name or an object, not %v", v)
+}
+
+func (d *document) oneOf(list []any) (any, error) {
+	out := make([]any, len(list))
+	for i, v := range list {
+		var err error
+		if out[i], err = d.contentSchema(v); err != nil {
+			return nil, err
+		}
+	}
+	return object{"oneOf": out}, nil
 }
 
 func reference(name string) object { return object{"$ref": schemaPrefix + name} }

@@ -65,7 +65,7 @@ type Options struct {
 
 func (o Options) withDefaults() Options {
 	if o.MaxInflate <= 0 {
-		o.MaxInflate = 64 << 20
+		o.MaxInflate = record.MaxInflated
 	}
 	if o.ProducerExpiration <= 0 {
 		o.ProducerExpiration = 24 * time.Hour

@@ -173,6 +173,10 @@ func (p *partition) settle() {
 		}
 		p.known = f.have[cpRecovery]
 	}
+	for len(p.segs) > 1 && p.segs[1].base <= p.start {
+		p.c.report(Note, p.file(p.segs[0].base, logSuffix), nowhere, "the segment lies below the log start %d; the next start removes it", p.start)
+		p.segs = p.segs[1:]
+	}
 	for i, s := range p.segs {
 		// A start after a kill reads from the segment of the recovery point on.
 		s.unsure = !p.clean && (s.last || p.known && p.segs[i+1].base > p.point)

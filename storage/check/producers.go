@@ -101,7 +101,7 @@ func (x *producer) push(h *record.BatchHeader) {
 	}
 	x.batches = append(x.batches, b)
 	x.lastTs = h.MaxTimestamp
-	if x.txnFirst < 0 && h.Attributes.Has(record.AttrTransactional) {
+	if x.txnFirst < 0 && h.Attributes.Has(record.AttrTransactional) && h.Count > 0 {
 		x.txnFirst = h.BaseOffset
 	}
 }
@@ -219,7 +219,7 @@ func (p *partition) differ(s *snapshot, x, r *producer) string {
 		return "has fewer batches"
 	case x.lastTs != r.lastTs:
 		return "has another timestamp"
-	case x.coord != r.coord && !(x.coord == -1 && forgotten) && !p.state.unknown:
+	case x.coord != r.coord && x.coord != -1 && !p.state.unknown: // -1 also after it was forgotten and came back
 		return "has another coordinator epoch"
 	}
 	return ""
@@ -330,7 +330,8 @@ func (p *partition) checkAborted() error {
 
 // compareAborted gives the first entry that is not what the batches say.
 func (p *partition) compareAborted(s *segment, entries []aborted) (int, string) {
-	due := s.aborts
+	// What was compacted below the log's first snapshot needs no entry.
+	due := slices.DeleteFunc(slices.Clone(s.aborts), func(a aborted) bool { return p.compacted && a.first < p.segs[0].base })
 	for i, e := range entries {
 		if id, ok := s.markers[e.last]; !ok || id != e.id {
 			return i, "the entry is of no abort marker in the segment"

@@ -21,6 +21,10 @@
 //     without records, so that sequences and offsets are not lost. A producer of whom only
 //     a marker is known keeps that marker whole.
 //
+// Of what is dirty the second reading needs no keys: a record stays when its offset is one of
+// those in the map. They are put into a set of bits, as far as the map's size has room for it,
+// and a batch without any of them is not even looked into.
+//
 // The map holds hashes of keys: 128 bits of a keyed hash, under a random seed of the run, of the
 // key, so that nobody can make two keys meet, and chance makes it once in 2^128/n² runs.
 // Rejected: the keys themselves, whose size has no bound, and faster hashes that are not

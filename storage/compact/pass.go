@@ -35,7 +35,10 @@ type Stats struct {
 // Pass is one compaction of one log. It is not safe for concurrent use.
 type Pass struct {
 	o       Options
+	from    model.Offset // of what is dirty
 	covered model.Offset // what the map has, begins nowhere and ends here
+	lasts   offsetSet    // made by Rewind, where there is room: the map's offsets from from on
+	keyless int64        // met by Note
 	txns    txns
 	it      record.Iterator
 	out     record.Rewriter
@@ -53,8 +56,8 @@ type hashed struct {
 	drop   bool
 }
 
-// readBatch hashes the keys of a batch's records.
-func (p *Pass) readBatch(b *record.Batch) error {
+// readBatch reads a batch's records, and hashes their keys unless their offsets are enough.
+func (p *Pass) readBatch(b *record.Batch, hash bool) error {
 	if err := b.Records(p.o.Inflate, &p.it); err != nil {
 		return err
 	}
@@ -62,7 +65,7 @@ func (p *Pass) readBatch(b *record.Batch) error {
 	for p.it.Next() {
 		r := p.it.Record()
 		x := hashed{off: r.Offset, keyed: r.Key != nil, null: r.Value == nil}
-		if x.keyed {
+		if hash && x.keyed {
 			x.hi, x.lo = p.o.Map.hash(r.Key)
 		}
 		p.recs = append(p.recs, x)
@@ -71,7 +74,7 @@ func (p *Pass) readBatch(b *record.Batch) error {
 }
 
 // NewPass begins a pass with the reading of what is dirty, from an offset on.
-func NewPass(o Options, from model.Offset) *Pass { return &Pass{o: o, covered: from} }
+func NewPass(o Options, from model.Offset) *Pass { return &Pass{o: o, from: from, covered: from} }
 
 // Covered is the end of what the map knows: records from there on all stay.
 func (p *Pass) Covered() model.Offset { return p.covered }
@@ -84,7 +87,18 @@ func (p *Pass) Stats() Stats { return p.stats }
 func (p *Pass) AddAborted(list []Aborted) { p.txns.add(list) }
 
 // Rewind begins the second reading.
-func (p *Pass) Rewind() { p.txns = txns{} }
+func (p *Pass) Rewind() {
+	p.txns = txns{}
+	p.lasts = p.o.Map.offsets(p.from, p.covered)
+	// Of what is dirty the second reading sees only that nothing has these offsets.
+	p.stats.Keyless, p.stats.Superseded = p.keyless, -p.keyless
+	if !p.lasts.known() {
+		p.stats.Keyless, p.stats.Superseded = 0, 0
+	}
+}
+
+// knows tells that of a batch as a whole the offsets alone say what stays.
+func (p *Pass) knows(h *record.BatchHeader) bool { return p.lasts.known() && h.BaseOffset >= p.from }
 
 // Note enters the keys of a batch of the dirty section. full says that the map has no room
 // for more: the reading ends. Errors: CorruptBatch, RecordTooLarge.
@@ -102,13 +116,16 @@ func (p *Pass) Note(b *record.Batch) (full bool, err error) {
 		p.covered = max(p.covered, h.NextOffset())
 		return false, nil
 	}
-	if err := p.readBatch(b); err != nil {
+	if err := p.readBatch(b, true); err != nil {
 		return false, err
 	}
 	for i := range p.recs {
 		r := &p.recs[i]
 		if r.off < p.covered {
 			continue
+		}
+		if !r.keyed && h.BaseOffset >= p.from {
+			p.keyless++
 		}
 		if r.keyed && !p.o.Map.put(r.hi, r.lo, r.off) {
 			return true, nil
@@ -144,6 +161,9 @@ func (p *Pass) Clean(b *record.Batch, last bool) (out []byte, marker bool, err e
 	if aborted {
 		p.stats.Records += int64(h.Count)
 		p.stats.Aborted += int64(h.Count)
+	} else if p.knows(h) && h.NextOffset() <= p.covered && !p.lasts.anyIn(h.BaseOffset, h.LastOffset()) {
+		p.stats.Records += int64(h.Count)
+		p.stats.Superseded += int64(h.Count)
 	} else if kept, stamp, err = p.choose(b); err != nil {
 		return nil, false, err
 	}
@@ -164,15 +184,21 @@ func (p *Pass) Clean(b *record.Batch, last bool) (out []byte, marker bool, err e
 // choose marks the records that go, and tells how many stay and whether the batch needs a
 // delete horizon.
 func (p *Pass) choose(b *record.Batch) (kept int, stamp bool, err error) {
-	if err := p.readBatch(b); err != nil {
+	h := &b.Header
+	known := p.knows(h)
+	if err := p.readBatch(b, !known); err != nil {
 		return 0, false, err
 	}
-	h := &b.Header
 	horizon := h.Attributes.Has(record.AttrDeleteHorizon)
 	expired := horizon && h.BaseTimestamp <= p.o.Now
 	for i := range p.recs {
 		r := &p.recs[i]
-		if r.drop = p.goes(r, expired); r.drop {
+		if known {
+			r.drop = p.goesKnown(r, expired)
+		} else {
+			r.drop = p.goes(r, expired)
+		}
+		if r.drop {
 			continue
 		}
 		kept++
@@ -194,6 +220,21 @@ func (p *Pass) goes(r *hashed, expired bool) bool {
 		p.stats.Keyless++
 		return true
 	case model.Offset(p.o.Map.find(r.hi, r.lo).next-1) > r.off:
+		p.stats.Superseded++
+		return true
+	case r.null && expired:
+		p.stats.Tombstones++
+		return true
+	}
+	return false
+}
+
+// goesKnown is goes for a record of what is dirty.
+func (p *Pass) goesKnown(r *hashed, expired bool) bool {
+	switch {
+	case r.off >= p.covered:
+		return false
+	case !p.lasts.has(r.off):
 		p.stats.Superseded++
 		return true
 	case r.null && expired:

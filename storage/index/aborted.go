@@ -30,6 +30,8 @@ type Aborted struct {
 	flushed int    // guarded by mu: bytes in the file
 	tail    []byte // guarded by mu: entries not yet in the file
 	crc     uint32 // guarded by mu: CRC-32C of all entries
+
+	unsynced bool // guarded by mu: the file has writes since the last sync
 }
 
 // NewAborted makes an index of a file, which is not touched; what it holds is known after
@@ -108,28 +110,44 @@ func (x *Aborted) entriesLocked() ([]producer.AbortedTransaction, error) {
 	return producer.DecodeAborted(b, x.base)
 }
 
-// Sync makes all entries durable; the folder's entry is the caller's business.
-func (x *Aborted) Sync() error {
+// Flush writes the newest entries, so that a full disk is met before the segment is sealed.
+func (x *Aborted) Flush() error {
 	x.mu.Lock()
+	defer x.mu.Unlock()
 	if len(x.tail) == 0 {
-		x.mu.Unlock()
 		return nil
 	}
 	f, err := x.fs.OpenFile(x.path, fsx.ReadWrite|fsx.Create)
-	if err == nil {
-		_, err = f.WriteAt(x.tail, int64(x.flushed))
-	}
-	if err == nil {
-		x.flushed, x.tail = x.flushed+len(x.tail), nil
-	}
-	x.mu.Unlock()
-	if f == nil {
+	if err != nil {
 		return err
 	}
-	if err == nil {
-		err = f.Sync()
+	if _, err = f.WriteAt(x.tail, int64(x.flushed)); err != nil {
+		_ = f.Truncate(int64(x.flushed)) // a part of an entry would count as damage
 	}
-	return cmp.Or(err, f.Close())
+	if err = cmp.Or(err, f.Close()); err != nil {
+		return err
+	}
+	x.flushed, x.tail, x.unsynced = x.flushed+len(x.tail), nil, true
+	return nil
+}
+
+// Sync makes all entries durable; the folder's entry is the caller's business.
+func (x *Aborted) Sync() error {
+	if err := x.Flush(); err != nil {
+		return err
+	}
+	x.mu.Lock()
+	name, dirty := x.path, x.unsynced
+	x.unsynced = false
+	x.mu.Unlock()
+	if !dirty {
+		return nil
+	}
+	f, err := x.fs.OpenFile(name, fsx.ReadWrite)
+	if err != nil {
+		return err
+	}
+	return cmp.Or(f.Sync(), f.Close())
 }
 
 // Ensure makes the file if there is none.
@@ -154,21 +172,6 @@ func (x *Aborted) MoveTo(name string) error {
 	return nil
 }
 
-// Hold takes all entries into memory, as the file's name may soon be another's.
-func (x *Aborted) Hold() error {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	all, err := x.entriesLocked()
-	if err != nil {
-		return err
-	}
-	x.flushed, x.tail = 0, nil
-	for _, a := range all {
-		x.tail = a.Append(x.tail)
-	}
-	return nil
-}
-
 // Replace makes the index hold these entries and nothing else; without any there is no
 // file.
 func (x *Aborted) Replace(entries []producer.AbortedTransaction) error {
@@ -181,7 +184,7 @@ func (x *Aborted) Replace(entries []producer.AbortedTransaction) error {
 	if err := x.fs.Remove(x.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	x.flushed, x.tail, x.crc = 0, b, crc32.Checksum(b, castagnoli)
+	x.flushed, x.tail, x.crc, x.unsynced = 0, b, crc32.Checksum(b, castagnoli), false
 	return nil
 }
 
@@ -202,9 +205,20 @@ func (x *Aborted) TruncateTo(off model.Offset) error {
 }
 
 // CutTail takes entries back that an append added; s is the summary from before it.
-func (x *Aborted) CutTail(s producer.TxnSummary) {
+func (x *Aborted) CutTail(s producer.TxnSummary) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.tail = x.tail[:int(s.Count)*producer.AbortedEntrySize-x.flushed]
 	x.crc = s.CRC
+	n := int(s.Count) * producer.AbortedEntrySize
+	if n >= x.flushed {
+		x.tail = x.tail[:n-x.flushed]
+		return nil
+	}
+	x.tail = nil
+	f, err := x.fs.OpenFile(x.path, fsx.ReadWrite)
+	if err != nil {
+		return err
+	}
+	x.flushed = n
+	return cmp.Or(f.Truncate(int64(n)), f.Close())
 }

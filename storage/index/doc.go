@@ -6,7 +6,8 @@
 //
 // storage/log adds entries as it writes batches, and looks positions up. The package knows
 // entries and files, and no batch: all of it can be made anew from the segment, and whether
-// an entry fits is for the caller to see. All I/O goes through internal/fsx.
+// an entry fits is for the caller to see. All I/O goes through
+// storage/files, so that an index holds no descriptor of its own.
 //
 // # State and locks
 //

@@ -3,12 +3,13 @@ package index
 import (
 	"cmp"
 	"encoding/binary"
-	"io/fs"
+	"io"
 	"sort"
 	"sync"
 
 	"tidewire/internal/fsx"
 	"tidewire/internal/model"
+	"tidewire/storage/files"
 )
 
 // Kind is one of Kafka's two kinds of index. Their entries are big endian:
@@ -49,35 +50,29 @@ func NewBuffers() *Buffers {
 
 // Index is one index file: sorted entries, the newest of which may be in memory
 // only. It is derived data: whoever uses an entry compares it with the batch it
-// points at. All methods are safe for concurrent use, but for Release, during which
-// nobody else may use the index. Errors are those of the file system, and fs.ErrClosed.
+// points at. All methods are safe for concurrent use. Errors are those of the file system,
+// and fs.ErrClosed.
 type Index struct {
-	fs   fsx.FS
-	path string
+	f    *files.Handle
 	kind Kind
 	bufs *Buffers
 
 	mu       sync.Mutex
-	f        fsx.File // guarded by mu; nil until needed
-	flushed  int      // guarded by mu: entries in the file
-	tail     []byte   // guarded by mu: entries not yet in the file
-	last     Entry    // guarded by mu: the last entry, when there is one
-	unsynced bool     // guarded by mu: the file has writes since the last sync
-	checked  bool     // guarded by mu: order of the entries in the file is known to be right
-	closed   bool     // guarded by mu: the file must not be opened again
+	flushed  int    // guarded by mu: entries in the file
+	tail     []byte // guarded by mu: entries not yet in the file
+	last     Entry  // guarded by mu: the last entry, when there is one
+	exists   bool   // guarded by mu: there is a file
+	unsynced bool   // guarded by mu: the file has writes since the last sync
+	checked  bool   // guarded by mu: order of the entries in the file is known to be right
 }
 
 // New makes an index of a file, which is not touched; what it holds is known after Open.
-func New(fsys fsx.FS, name string, kind Kind, bufs *Buffers) *Index {
-	return &Index{fs: fsys, path: name, kind: kind, bufs: bufs}
+func New(c *files.Cache, name string, kind Kind, bufs *Buffers) *Index {
+	return &Index{f: c.CreatingHandle(name), kind: kind, bufs: bufs}
 }
 
 // Path is the name of the file.
-func (x *Index) Path() string {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return x.path
-}
+func (x *Index) Path() string { return x.f.Path() }
 
 // Kind is the kind of the entries.
 func (x *Index) Kind() Kind { return x.kind }
@@ -126,45 +121,24 @@ func (x *Index) Append(e Entry) {
 func (x *Index) Open(size int64) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.flushed = int(size) / x.kind.EntrySize()
+	x.flushed, x.exists = int(size)/x.kind.EntrySize(), true
 	x.checked = x.flushed == 0
 	if x.flushed == 0 {
 		return nil
 	}
-	f, err := x.fs.OpenFile(x.path, fsx.ReadOnly) // not kept: most are never looked up
-	if err != nil {
-		return err
-	}
-	x.last, err = x.readEntry(f, x.flushed-1)
-	return cmp.Or(err, f.Close())
+	var err error
+	x.last, err = x.readEntry(x.flushed - 1)
+	return cmp.Or(err, x.f.Release()) // most are never looked up
 }
 
-func (x *Index) readEntry(f fsx.File, i int) (Entry, error) {
+func (x *Index) readEntry(i int) (Entry, error) {
 	buf := x.bufs.pool.Get().(*[tailBytes]byte)
 	defer x.bufs.pool.Put(buf)
 	b := buf[:x.kind.EntrySize()]
-	if err := fsx.ReadFull(f, b, int64(i*x.kind.EntrySize())); err != nil {
+	if err := fsx.ReadFull(x.f, b, int64(i*x.kind.EntrySize())); err != nil {
 		return Entry{}, err
 	}
 	return x.decode(b), nil
-}
-
-func (x *Index) fileLocked(create bool) (fsx.File, error) {
-	if x.f != nil {
-		return x.f, nil
-	}
-	if x.closed {
-		return nil, fs.ErrClosed
-	}
-	flag := fsx.ReadWrite
-	if create {
-		flag |= fsx.Create
-	}
-	f, err := x.fs.OpenFile(x.path, flag)
-	if err == nil {
-		x.f = f
-	}
-	return f, err
 }
 
 // FlushIfFull writes the tail once it has grown to its size.
@@ -185,19 +159,23 @@ func (x *Index) Flush() error {
 }
 
 func (x *Index) flushLocked() error {
-	f, err := x.fileLocked(true)
-	if err != nil {
-		return err
-	}
 	if len(x.tail) == 0 {
-		return nil
+		if x.exists {
+			return nil
+		}
+		if err := x.f.Ready(); err != nil {
+			return err
+		}
+		x.exists = true
+		return x.f.Release() // the next entries fill 4 KiB first
 	}
-	if _, err := f.WriteAt(x.tail, int64(x.flushed*x.kind.EntrySize())); err != nil {
+	if _, err := x.f.WriteAt(x.tail, int64(x.flushed*x.kind.EntrySize())); err != nil {
+		_ = x.f.Truncate(int64(x.flushed * x.kind.EntrySize())) // a part of an entry would count as damage
 		return err
 	}
 	x.flushed += len(x.tail) / x.kind.EntrySize()
 	x.tail = x.tail[:0]
-	x.unsynced = true
+	x.exists, x.unsynced = true, true
 	return nil
 }
 
@@ -208,13 +186,19 @@ func (x *Index) Sync() error {
 		x.mu.Unlock()
 		return err
 	}
-	f, dirty := x.f, x.unsynced
+	dirty := x.unsynced
 	x.unsynced = false
 	x.mu.Unlock()
 	if !dirty {
 		return nil
 	}
-	return f.Sync()
+	err := x.f.Sync()
+	if err != nil {
+		x.mu.Lock()
+		x.unsynced = true // it may not have begun
+		x.mu.Unlock()
+	}
+	return err
 }
 
 // Truncate keeps the first n entries; last is the one at n-1.
@@ -229,15 +213,12 @@ func (x *Index) Cut(keep func(Entry) bool) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	var err error
-	at := func(i int) (e Entry) {
+	at := func(i int) Entry {
 		if i >= x.flushed {
 			return x.decode(x.tail[(i-x.flushed)*x.kind.EntrySize():])
 		}
-		f, ferr := x.fileLocked(false)
-		if ferr == nil {
-			e, ferr = x.readEntry(f, i)
-		}
-		err = cmp.Or(err, ferr)
+		e, rerr := x.readEntry(i)
+		err = cmp.Or(err, rerr)
 		return e
 	}
 	total := x.entriesLocked()
@@ -261,29 +242,30 @@ func (x *Index) truncateLocked(n int, last Entry) error {
 		x.last = last
 		return nil
 	}
-	f, err := x.fileLocked(true)
-	if err != nil {
+	if err := x.f.Truncate(int64(n * x.kind.EntrySize())); err != nil {
 		return err
 	}
-	if err := f.Truncate(int64(n * x.kind.EntrySize())); err != nil {
-		return err
-	}
-	x.flushed, x.tail, x.last, x.unsynced = n, x.tail[:0], last, true
+	x.flushed, x.tail, x.last, x.exists, x.unsynced = n, x.tail[:0], last, true, true
 	return nil
 }
 
-// Reset empties the index, whatever its file holds.
+// Reset empties the index, whatever its file holds. One that is empty is not touched, nor
+// one made that is missing: after an unclean stop that would be two files to sync for each
+// partition.
 func (x *Index) Reset() error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	f, err := x.fileLocked(true)
+	exists, size, err := x.f.Exists()
 	if err != nil {
 		return err
 	}
-	if err := f.Truncate(0); err != nil {
-		return err
+	if size > 0 {
+		if err := x.f.Truncate(0); err != nil {
+			return err
+		}
+		x.unsynced = true
 	}
-	x.flushed, x.tail, x.last, x.unsynced = 0, x.tail[:0], Entry{}, true
+	x.flushed, x.tail, x.last, x.exists = 0, x.tail[:0], Entry{}, exists
 	x.checked = true
 	return nil
 }
@@ -300,16 +282,12 @@ func (x *Index) verifyLocked() error {
 	if x.checked {
 		return nil
 	}
-	f, err := x.fileLocked(false)
-	if err != nil {
-		return err
-	}
 	buf := x.bufs.pool.Get().(*[tailBytes]byte)
 	defer x.bufs.pool.Put(buf)
 	prev := Entry{-1, -1}
 	for i := 0; i < x.flushed; {
 		n := min(tailBytes/x.kind.EntrySize(), x.flushed-i)
-		if err := fsx.ReadFull(f, buf[:n*x.kind.EntrySize()], int64(i*x.kind.EntrySize())); err != nil {
+		if err := fsx.ReadFull(x.f, buf[:n*x.kind.EntrySize()], int64(i*x.kind.EntrySize())); err != nil {
 			return err
 		}
 		for b := buf[:n*x.kind.EntrySize()]; len(b) > 0; b = b[x.kind.EntrySize():] {
@@ -350,12 +328,8 @@ func (x *Index) Floor(key int64) (Entry, bool, error) {
 		x.mu.Unlock()
 		return Entry{}, false, err
 	}
-	f, err := x.fileLocked(false)
 	x.mu.Unlock()
-	if err != nil {
-		return Entry{}, false, err
-	}
-	return x.floorInFile(f, flushed, key)
+	return x.floorInFile(x.f, flushed, key)
 }
 
 // floorIn searches n entries in b, of which the first has a key ≤ key.
@@ -374,7 +348,7 @@ func (x *Index) floorIn(b []byte, n int, key int64) Entry {
 
 // floorInFile narrows the search to one block by reading single entries, then
 // reads the block.
-func (x *Index) floorInFile(f fsx.File, n int, key int64) (Entry, bool, error) {
+func (x *Index) floorInFile(f io.ReaderAt, n int, key int64) (Entry, bool, error) {
 	buf := x.bufs.pool.Get().(*[tailBytes]byte)
 	defer x.bufs.pool.Put(buf)
 	lo, hi := 0, n
@@ -401,40 +375,13 @@ func (x *Index) floorInFile(f fsx.File, n int, key int64) (Entry, bool, error) {
 }
 
 // Close ends the use of the file; what comes later gets fs.ErrClosed.
-func (x *Index) Close() error {
-	x.mu.Lock()
-	x.closed = true
-	x.mu.Unlock()
-	return x.Release()
-}
+func (x *Index) Close() error { return x.f.Close() }
 
 // MoveTo renames the file, which is there.
-func (x *Index) MoveTo(name string) error {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if err := x.fs.Rename(x.path, name); err != nil {
-		return err
-	}
-	x.path = name
-	return nil
-}
+func (x *Index) MoveTo(name string) error { return x.f.Rename(name) }
 
-// Hold opens the file, whose name may soon be another's.
-func (x *Index) Hold() error {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	_, err := x.fileLocked(true)
-	return err
-}
+// Retire has the file closed whenever nobody reads it; what it holds need not last.
+func (x *Index) Retire() error { return x.f.Retire() }
 
-// Release closes the file until it is needed again.
-func (x *Index) Release() error {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if x.f == nil {
-		return nil
-	}
-	err := x.f.Close()
-	x.f = nil
-	return err
-}
+// Release closes the file until it is needed again, unless it has unsynced bytes.
+func (x *Index) Release() error { return x.f.Release() }

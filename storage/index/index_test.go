@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"tidewire/internal/fsx"
+	"tidewire/storage/files"
 )
 
 // A lookup in any bytes gives an entry with a key not above what is asked, or a
@@ -20,7 +21,7 @@ func FuzzIndex(f *testing.F) {
 		if isTime {
 			kind = Time
 		}
-		x := New(mem, "/x", kind, NewBuffers())
+		x := New(files.New(mem, 0), "/x", kind, NewBuffers())
 		if len(b)%kind.EntrySize() != 0 || x.Open(int64(len(b))) != nil {
 			return
 		}

@@ -30,7 +30,7 @@ type Appended struct {
 // Append stores one or more whole batches at the log end, all or none of them. It
 // writes base offset, leader epoch and (LogAppendTime) timestamps into batches in
 // place. On return the bytes are in the page cache, perhaps across a new segment.
-// CRCs and records are the caller's business (record.Validate). now is in
+// CRCs and records are the caller's business (storage/ingest). now is in
 // milliseconds.
 //
 // Batches with a producer id are checked in the same breath (KIP-98, KIP-360): Fenced (an
@@ -81,7 +81,7 @@ func (l *Log) appendableLocked() error {
 
 // storeLocked writes batches that have their offsets and epochs, and moves the log end.
 func (l *Log) storeLocked(batches []byte, a Appended, now int64) (Appended, error) {
-	if _, err := l.activeLocked().file(); fsx.IsNoDescriptor(err) {
+	if err := l.activeLocked().f.Ready(); fsx.IsNoDescriptor(err) {
 		return Appended{}, noDescriptor(err) // even taking back would need one
 	}
 	m := l.markLocked()
@@ -168,18 +168,17 @@ func (l *Log) writeLocked(b []byte, now int64) error {
 		if err := firstErr(seg.off.FlushIfFull(), seg.tim.FlushIfFull()); err != nil {
 			return err
 		}
-		f, err := seg.file()
-		if err != nil {
-			return err
-		}
 		pos := seg.size.Load()
-		if _, err := f.WriteAt(b[:n], pos); err != nil {
+		if _, err := seg.f.WriteAt(b[:n], pos); err != nil {
 			return err
 		}
 		for run := b[:n]; len(run) > 0; {
 			h, err := record.ParseHeader(run)
 			if err != nil {
 				return err
+			}
+			if relative(h.BaseOffset, next) > farGap {
+				l.farAt = h.BaseOffset
 			}
 			seg.note(&h, pos, l.cfg.IndexIntervalBytes)
 			l.noteEpochLocked(&h)
@@ -214,6 +213,7 @@ func (l *Log) noteEpochLocked(h *record.BatchHeader) {
 // segment's relative offsets: then the segment stays empty.
 func (l *Log) runLocked(seg *segment, b []byte, now int64) int {
 	size, run, batches := seg.size.Load(), 0, 0
+	held := l.heldLocked()
 	rollTs, segmentMs := seg.rollTs, l.segmentMsLocked(seg)
 	for run < len(b) {
 		h, err := record.ParseHeader(b[run:])
@@ -221,7 +221,7 @@ func (l *Log) runLocked(seg *segment, b []byte, now int64) int {
 			return run
 		}
 		at := size + int64(run)
-		if relative(h.LastOffset(), seg.base) > math.MaxInt32 || at > 0 &&
+		if relative(h.LastOffset(), seg.base) > math.MaxInt32 || at > 0 && !held &&
 			(at+int64(h.Size()) > l.cfg.SegmentBytes ||
 				timeWaited(rollTs, h.MaxTimestamp, seg.created, now) > segmentMs ||
 				seg.full(l.cfg.SegmentIndexBytes, batches)) {
@@ -290,19 +290,20 @@ type undo struct {
 	snaps    int
 	epochs   epochs.Cache
 	txn      producer.TxnSummary
+	farAt    model.Offset
 }
 
 func (l *Log) markLocked() undo {
 	seg := l.activeLocked()
 	m := undo{segs: *l.segs.Load(), size: seg.size.Load(), since: seg.since, maxTs: seg.maxTs.Load(),
-		maxTsOff: seg.maxTsOff, rollTs: seg.rollTs, pending: len(l.pending), snaps: len(l.snaps), epochs: l.epochs, txn: seg.txn.Summary()}
+		maxTsOff: seg.maxTsOff, rollTs: seg.rollTs, pending: len(l.pending), snaps: len(l.snaps), epochs: l.epochs, txn: seg.txn.Summary(), farAt: l.farAt}
 	m.off, m.offLast = seg.off.State()
 	m.tim, m.timLast = seg.tim.State()
 	return m
 }
 
 // undoLocked takes a failed append back: new segments are removed and the file is
-// cut to the last whole batch. A full disk is then refused with StorageFull, a lack of
+// cut to the last whole batch, durably, or a power cut could bring back what was refused. A full disk is then refused with StorageFull, a lack of
 // descriptors with LeaderUnavailable; any other failure, or a failing cut, latches the
 // log.
 func (l *Log) undoLocked(m undo, cause error) error {
@@ -326,17 +327,16 @@ func (l *Log) cutBackLocked(m undo) error {
 		err = firstErr(err, s.remove())
 	}
 	l.pending = l.pending[:m.pending]
-	l.epochs = m.epochs
+	l.epochs, l.farAt = m.epochs, m.farAt
 	l.snaps = l.snaps[:m.snaps]
 	l.prods.Rollback()
 	seg := l.activeLocked()
 	seg.since, seg.maxTsOff, seg.rollTs = m.since, m.maxTsOff, m.rollTs
 	seg.maxTs.Store(m.maxTs)
 	seg.size.Store(m.size)
-	seg.txn.CutTail(m.txn)
-	f, ferr := seg.file()
-	if ferr != nil {
-		return ferr
+	err = firstErr(err, seg.txn.CutTail(m.txn), seg.f.Truncate(m.size), seg.off.Truncate(m.off, m.offLast), seg.tim.Truncate(m.tim, m.timLast), seg.f.SyncData())
+	if err == nil && len(segs) > len(m.segs) {
+		err = l.store.fs.SyncDir(l.dir)
 	}
-	return firstErr(err, f.Truncate(m.size), seg.off.Truncate(m.off, m.offLast), seg.tim.Truncate(m.tim, m.timLast))
+	return err
 }

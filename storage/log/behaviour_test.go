@@ -136,10 +136,7 @@ func TestOneSyncServesAllWaitersAndCallbacksComeInOrder(t *testing.T) {
 	l := h.open(Config{})
 	entered, gate := make(chan struct{}, 16), make(chan struct{})
 	slow := &slowSyncs{FS: in, entered: entered, gate: gate}
-	h.store.fs = slow
-	f, err := l.activeLocked().file()
-	require.NoError(t, err)
-	l.activeLocked().f = &slowFile{f, slow}
+	l.activeLocked().f = &slowFile{l.activeLocked().f, slow}
 
 	events := make(chan string, 64)
 	merged := batch(t, record.None, 9)
@@ -186,14 +183,14 @@ type slowSyncs struct {
 }
 
 type slowFile struct {
-	fsx.File
+	logFile
 	s *slowSyncs
 }
 
 func (f *slowFile) SyncData() error {
 	f.s.entered <- struct{}{}
 	<-f.s.gate
-	return f.File.SyncData()
+	return f.logFile.SyncData()
 }
 
 func TestDirtyLogIsSyncedWithoutAWaiter(t *testing.T) {

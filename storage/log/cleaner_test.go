@@ -92,7 +92,7 @@ func pairs(t tb, l *Log) []string {
 	return out
 }
 
-func files(t tb, fsys fsx.FS) []string {
+func filesIn(t tb, fsys fsx.FS) []string {
 	t.Helper()
 	entries, err := fsys.ReadDir("/data/topics/events-0")
 	require.NoError(t, err)
@@ -325,7 +325,7 @@ func TestAFailureAtAnyOperationLeavesAWholeLog(t *testing.T) {
 			h.start()
 			l = h.open(Config{})
 			require.Equal(t, want, last(pairs(t, l)), "operation %d", n)
-			for _, f := range files(t, in) {
+			for _, f := range filesIn(t, in) {
 				require.False(t, strings.HasSuffix(f, cleanedSuffix) || strings.HasSuffix(f, swapSuffix), f)
 			}
 			mustClean(t, l, 10)
@@ -381,7 +381,7 @@ func TestAPowerCutAtAnyOperationLeavesTheOldSegmentsOrTheNew(t *testing.T) {
 			h.start()
 			l := h.open(Config{})
 			require.Equal(t, want, last(pairs(t, l)), "operation %d", n)
-			for _, f := range files(t, m) {
+			for _, f := range filesIn(t, m) {
 				require.False(t, strings.HasSuffix(f, cleanedSuffix) || strings.HasSuffix(f, swapSuffix), f)
 			}
 			mustClean(t, l, 10)
@@ -520,7 +520,7 @@ func TestAPassEndsAtOnceForWhoNeedsTheLog(t *testing.T) {
 				if name == "removal" {
 					l = h.open(Config{})
 				}
-				for _, f := range files(t, mem) {
+				for _, f := range filesIn(t, mem) {
 					require.False(t, strings.HasSuffix(f, cleanedSuffix) || strings.HasSuffix(f, swapSuffix), f)
 				}
 				switch name {
@@ -558,10 +558,10 @@ func TestDamageStopsCompactionOfThatLogOnly(t *testing.T) {
 	require.NoError(t, err)
 	_, err = f.WriteAt([]byte{'x'}, 70)
 	require.NoError(t, err)
-	before := files(t, mem)
+	before := filesIn(t, mem)
 	_, err = l.Clean(context.Background(), all(l), 0)
 	require.True(t, model.HasCode(err, model.CorruptBatch), "%v", err)
-	require.Equal(t, before, files(t, mem))
+	require.Equal(t, before, filesIn(t, mem))
 	require.NoError(t, l.Failed(), "the log is served as before")
 	st := l.CleanState(all(l), 0)
 	require.Error(t, st.Failed)

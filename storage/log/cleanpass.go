@@ -12,8 +12,7 @@ import (
 	"tidewire/storage/record"
 )
 
-// maxCleanGroup is how many segments are made one at most: while they are swapped, the
-// files of all are open.
+// maxCleanGroup is how many segments are made one at most.
 const maxCleanGroup = 64
 
 // cleaning is one pass over a log.
@@ -333,11 +332,7 @@ func (w *cleanWriter) flush() error {
 	if err := firstErr(w.seg.off.FlushIfFull(), w.seg.tim.FlushIfFull()); err != nil {
 		return err
 	}
-	f, err := w.seg.file()
-	if err != nil {
-		return err
-	}
-	if _, err := f.WriteAt(w.buf, w.seg.size.Load()); err != nil {
+	if _, err := w.seg.f.WriteAt(w.buf, w.seg.size.Load()); err != nil {
 		return err
 	}
 	w.seg.size.Add(int64(len(w.buf)))

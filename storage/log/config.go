@@ -7,7 +7,9 @@ import (
 
 	"tidewire/internal/fsx"
 	"tidewire/internal/lifecycle"
+	"tidewire/storage/files"
 	"tidewire/storage/index"
+	"tidewire/storage/record"
 )
 
 // Config is what one log takes from its topic's configuration. The zero value of
@@ -73,10 +75,16 @@ type StoreOptions struct {
 	// ProducerIDExpiration is producer.id.expiration.ms: producers are forgotten when nothing
 	// was heard of them for so long; default 24 h (KIP-854).
 	ProducerIDExpiration time.Duration
-	MaxInflate           int // bytes that one compressed batch may inflate to in a seek by time or in compaction; default 64 MiB
+	MaxInflate           int // bytes that one compressed batch may inflate to in a seek by time or in compaction; default record.MaxInflated
+	// Inflation is the memory for large batches in seeks by time, which come in numbers; of
+	// compaction, which has one batch at a time, it is not. nil: without limit.
+	Inflation *record.Budget
 	// DedupeBufferBytes is the memory for the keys of what one pass of compaction covers, at
 	// 24 bytes a key; default 128 MiB. It is taken while a pass runs, and no more than it needs.
 	DedupeBufferBytes int64
+	// MaxOpenFiles is how many files are open at once at most; default files.DefaultLimit, and
+	// at least files.MinLimit.
+	MaxOpenFiles int
 	// CleanBytesPerSecond is how much compaction reads at most; 0: without limit.
 	CleanBytesPerSecond int64
 }
@@ -103,8 +111,11 @@ func (o StoreOptions) withDefaults() StoreOptions {
 	if o.DedupeBufferBytes <= 0 {
 		o.DedupeBufferBytes = 128 << 20
 	}
+	if o.MaxOpenFiles <= 0 {
+		o.MaxOpenFiles = files.DefaultLimit
+	}
 	if o.MaxInflate <= 0 {
-		o.MaxInflate = 64 << 20
+		o.MaxInflate = record.MaxInflated
 	}
 	return o
 }

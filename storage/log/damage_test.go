@@ -238,7 +238,7 @@ func TestDamagedIndexesAreRebuilt(t *testing.T) {
 				}
 				stop(h)
 				for name, b := range good {
-					if name == path.Base(lastSegment(t, mem, suffix)) {
+					if base, _ := parseBase(path.Base(lastSegment(t, mem, logSuffix)), logSuffix); name == baseName(base)+suffix {
 						continue // the active segment's is completed at a clean stop only
 					}
 					got, err := fsx.ReadFile(mem, path.Join(logDir, name), 1<<20)

@@ -18,6 +18,7 @@ type descriptors struct {
 	fsx.FS
 	mu    sync.Mutex
 	open  int // guarded by mu
+	most  int // guarded by mu
 	limit int // guarded by mu; 0: none
 }
 
@@ -37,6 +38,7 @@ func (d *descriptors) OpenFile(name string, flag int) (fsx.File, error) {
 		return nil, err
 	}
 	d.open++
+	d.most = max(d.most, d.open)
 	return &countedFile{f, d}, nil
 }
 

@@ -6,7 +6,7 @@
 // It knows bytes and offsets, and neither brokers nor topics beyond a folder's
 // name and id. broker/partition appends, reads and waits for the stable end;
 // internal/node opens and closes the Store. Client batches are validated by the
-// caller (record.Validate): Append checks frames only, assigns offsets and leader
+// caller (storage/ingest): Append checks frames only, assigns offsets and leader
 // epoch in place, and writes.
 //
 // # Ends of a log
@@ -28,12 +28,14 @@
 //
 // Lock order, outermost first:
 //
-//	Log.cutMu → Store.cpMu → Store.mu → Log.mu → segment.fmu → those of storage/index
+//	Log.cutMu → Store.cpMu → Store.mu → Log.mu → those of storage/index → those of storage/files
 //	Log.mu → scheduler.mu
 //
 // Only Log.mu and those of indexes are held across I/O, and only such as goes to the page
-// cache, with two exceptions: rebuilding a damaged index, and the sync of the
-// active indexes when the store closes. No lock is held across fdatasync of a log
+// cache, with four exceptions: rebuilding a damaged index, the sync of the
+// active indexes when the store closes, that of an append that a full disk took back, and,
+// when more files are written to than may be open, the sync of another file before its
+// eviction (storage/files). No lock is held across fdatasync of a log
 // file in service nor during a callback. Store.cpMu, which only the writer of
 // checkpoints takes, is held across theirs, and so is Log.cutMu by truncations, the
 // marker of compaction, and the end of a log's service.
@@ -49,7 +51,8 @@
 // whatever lies below the recovery point is durable: data, indexes and names.
 //
 // A failed sync, or any failed write but a full disk, latches the log (Failed): a
-// second fdatasync may report success over pages the kernel has dropped. A full
+// second fdatasync may report success over pages the kernel has dropped. So recovery
+// writes again what it finds above the recovery point before it syncs it. A full
 // disk takes the append back whole and refuses it.
 //
 // # Start and stop
@@ -64,7 +67,7 @@
 //
 // What can be told apart from a log has a package of its own: producers and transactions
 // (storage/producer), leader epochs (storage/epochs), the files that lead into a segment
-// (storage/index), and what compaction keeps (storage/compact).
+// (storage/index), which files are open (storage/files), and what compaction keeps (storage/compact).
 //
 // # Decisions
 //
@@ -105,13 +108,20 @@
 // AdvanceLogStarts writes the log-start checkpoint, then publishes the new start, then
 // takes the segments below out of the list, then renames their files (logstart.go); the
 // bin removes them after a delay (bin.go). Whoever loads the list after the start finds a
-// segment for each offset above it; a reader that is late fails to open or read a file, and
-// sees by the start that its offset is out of range. Retain (retention.go) only decides.
-// Rejected: counting the readers of a segment, to close its files with the last; the delay
-// does that for nearly all, and costs a read nothing.
+// segment for each offset above it; a reader that is late reads the renamed file until it is
+// removed, and then sees by the start that its offset is out of range. A dropped segment
+// holds no descriptor but while it is read. Retain (retention.go) only decides.
+//
+// # Open files
+//
+// Every file is opened through the store's files.Cache, which caps how many are open at
+// once (StoreOptions.MaxOpenFiles) and closes those used longest ago for others. An idle log
+// holds none after a start. Compaction publishes its segment once that is durable under
+// .log.swap, and closes the old ones before their names become another's, so that none has
+// to be held open for readers. Rejected: to hold the files of a group open while it is
+// swapped, which are up to 192 descriptors that cannot be given to others.
 //
 // Seams for what comes: compaction calls MarkCompacted, then Checkpoint, then swaps, and sets lastSnap to -1
 // so that the next stop writes what the indexes of aborted transactions are now; it
-// must keep the last batch of a segment and of each producer. A cap on open files goes
-// into segment.file and index.fileLocked; others are closed after use.
+// must keep the last batch of a segment and of each producer.
 package log

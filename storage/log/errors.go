@@ -3,7 +3,9 @@ package log
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 
+	"tidewire/internal/fsx"
 	"tidewire/internal/model"
 )
 
@@ -27,11 +29,19 @@ func (l *Log) storageError(what string, err error) error {
 		WithCause(fmt.Errorf("%s: %w", what, err))
 }
 
-// damage names the file, position and offset of damage that was found.
+// damage names the file, position and offset of damage that was found. That a file could
+// not be opened is none.
 func (l *Log) damage(seg *segment, pos int64, off model.Offset, err error) error {
+	if passes(err) {
+		return err
+	}
 	return model.Errorf(model.StorageError, "the log of %s is damaged at offset %d", l.name, off).
 		WithCause(fmt.Errorf("%s%s at byte %d: %w", seg.path, logSuffix, pos, err))
 }
+
+// passes tells errors that say nothing of the file: the log was closed, or the process has
+// no descriptor left.
+func passes(err error) bool { return isErr(err, fs.ErrClosed) || fsx.IsNoDescriptor(err) }
 
 // noDescriptor says that a file could not be opened because too many are. That passes, so
 // it is no failure of the log.

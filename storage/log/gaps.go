@@ -73,6 +73,10 @@ func far(h *record.BatchHeader, next model.Offset) bool {
 	return relative(h.BaseOffset, next) > farGap && relative(h.LastOffset(), next) > math.MaxInt32
 }
 
+// heldLocked says that no segment may be begun: a batch behind a far gap is not synced. When
+// power took it and left the next segment, recovery could not tell the loss from the gap.
+func (l *Log) heldLocked() bool { return l.farAt > 0 && l.synced.Load() <= int64(l.farAt) }
+
 // segmentFollows checks that a segment at base may stand where next is due. Appends begin
 // a segment where the last ended, also before a gap. So above the recovery point a gap
 // between segments means that the end of the first was never synced; whole batches behind

@@ -49,6 +49,7 @@ type Log struct {
 	snaps     []pendingSnapshot // guarded by mu: of rolls, not yet written
 	lastSnap  model.Offset      // guarded by mu: the newest snapshot on disk; -1 when not known
 	closed    bool              // guarded by mu
+	farAt     model.Offset      // guarded by mu: of the newest batch behind a far gap; see heldLocked
 	cutting   bool              // guarded by mu: a truncation is under way, nothing may be appended
 
 	// Owned by the scheduler (sched.go).
@@ -177,6 +178,12 @@ func floorSegment(segs []*segment, off model.Offset) int {
 // errCutting says that a truncation is under way: the epochs no longer have what lies
 // below the recovery point on disk.
 var errCutting = errors.New("a truncation is under way")
+
+func (l *Log) epochsBehind() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.epochsNew
+}
 
 // flushEpochs writes the epoch file when it is behind.
 func (l *Log) flushEpochs() error {

@@ -3,6 +3,7 @@ package log
 import (
 	"errors"
 	"io/fs"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -179,18 +180,13 @@ func (l *Log) dropBelowStart(now time.Time) (segments int, bytes int64) {
 		err = l.ensureSnapshot(slices.Concat(gone, *l.segs.Load()), first)
 	}
 	if err == nil {
+		err = l.flushEpochs() // what the headers say of the epoch in force goes with them
+	}
+	if err == nil {
 		err = l.store.fs.SyncDir(l.dir)
 	}
 	if err != nil {
-		l.mu.Lock()
-		closed := l.closed
-		l.mu.Unlock()
-		if !closed {
-			_ = l.fail(l.storageError("sync the folder", err))
-		}
-		for _, seg := range gone { // the next start removes them
-			l.store.bin.closeSegment(seg)
-		}
+		l.keepDropped(gone, err)
 		return 0, 0
 	}
 	due := now.Add(delay)
@@ -202,6 +198,30 @@ func (l *Log) dropBelowStart(now time.Time) (segments int, bytes int64) {
 	}
 	l.store.log.Info("segments deleted", "log", l.name, "segments", segments, "bytes", bytes, "log_start", l.LogStart())
 	return segments, bytes
+}
+
+// keepDropped is for segments whose files may not go, as what must be known of them is not
+// written. For want of room they are the log's again, until somebody tries again.
+func (l *Log) keepDropped(gone []*segment, err error) {
+	l.mu.Lock()
+	if fsx.IsNoSpace(err) || fsx.IsNoDescriptor(err) {
+		l.store.log.Warn("segments below the log start stay for now", "log", l.name, "err", err)
+		for _, s := range gone {
+			s.dropped.Store(false)
+		}
+		next := slices.Concat(gone, *l.segs.Load())
+		l.segs.Store(&next)
+		l.mu.Unlock()
+		return
+	}
+	closed := l.closed
+	l.mu.Unlock()
+	if !closed {
+		_ = l.fail(l.storageError("sync the folder", err))
+	}
+	for _, seg := range gone { // the next start removes them
+		l.store.bin.closeSegment(seg)
+	}
 }
 
 // takeBelowStartLocked publishes the list of segments without those below the log start.
@@ -220,6 +240,9 @@ func (l *Log) takeBelowStartLocked(now int64) (gone []*segment, snap *pendingSna
 		if err := s.create(); err == nil {
 			next = append(next, s)
 			snap = &pendingSnapshot{s.base, l.prods.EncodeSnapshot(nil)}
+		} else if !fsx.IsNoSpace(err) && !fsx.IsNoDescriptor(err) {
+			_ = l.fail(l.storageError("roll", err)) // its file may be there
+			return nil, nil
 		} else {
 			l.store.log.Warn("the active segment is not rolled", "log", l.name, "err", err)
 			n--
@@ -251,7 +274,7 @@ func (l *Log) ensureSnapshot(segs []*segment, base model.Offset) error {
 	if err != nil || st.Len() == 0 {
 		return err
 	}
-	return l.writeSnapshot(pendingSnapshot{base, st.EncodeSnapshot(nil)})
+	return l.tryWriteSnapshot(pendingSnapshot{base, st.EncodeSnapshot(nil)})
 }
 
 // writeRollSnapshot writes the snapshot of the segment that is about to be the first.
@@ -259,7 +282,7 @@ func (l *Log) writeRollSnapshot(snap *pendingSnapshot) error {
 	if snap == nil {
 		return nil
 	}
-	if err := l.writeSnapshot(*snap); err != nil {
+	if err := l.tryWriteSnapshot(*snap); err != nil {
 		return err
 	}
 	l.mu.Lock()
@@ -270,13 +293,22 @@ func (l *Log) writeRollSnapshot(snap *pendingSnapshot) error {
 	return nil
 }
 
-// renameDropped marks a dropped segment's files. One that cannot be renamed stays: the
-// next start sees by the checkpoint that it lies below the log start.
+// renameDropped marks a dropped segment's files, which hold no descriptor from here on but
+// while they are read. One that cannot be renamed stays: the next start sees by the
+// checkpoint that it lies below the log start.
 func (l *Log) renameDropped(seg *segment) {
-	for _, suffix := range segmentSuffixes {
-		name := seg.path + suffix
-		if err := l.store.fs.Rename(name, name+deletedSuffix); !isMissing(err) {
-			l.store.log.Warn("a deleted segment's file was not renamed", "file", name, "err", err)
+	for _, move := range []func(string) error{
+		func(name string) error {
+			return l.store.fs.Rename(seg.path+snapshotSuffix, seg.path+snapshotSuffix+name)
+		},
+		func(name string) error { return seg.txn.MoveTo(seg.path + txnIndexSuffix + name) },
+		func(name string) error { return seg.off.MoveTo(seg.path + indexSuffix + name) },
+		func(name string) error { return seg.tim.MoveTo(seg.path + timeIndexSuffix + name) },
+		func(name string) error { return seg.f.Rename(seg.path + logSuffix + name) },
+		func(string) error { return seg.retire() },
+	} {
+		if err := move(deletedSuffix); !isMissing(err) {
+			l.store.log.Warn("a deleted segment's file was not renamed", "segment", seg.path, "err", err)
 		}
 	}
 }
@@ -304,7 +336,9 @@ func (r *recovery) dropBelow(start model.Offset) error {
 		return nil
 	}
 	if n > 0 {
-		if err := r.l.ensureSnapshot(r.segs, first); err != nil {
+		if err := r.l.ensureSnapshot(r.segs, first); fsx.IsNoSpace(err) || fsx.IsNoDescriptor(err) {
+			return err
+		} else if err != nil {
 			r.l.store.log.Warn("producers below the log start are not known", "log", r.l.name, "err", err)
 		}
 	}
@@ -332,6 +366,23 @@ func belowBase(name string, base model.Offset) bool {
 		}
 	}
 	return false
+}
+
+// removeOrphans removes the indexes above a base that are of no segment: a truncation or a
+// roll that was taken back left them.
+func (r *recovery) removeOrphans(base model.Offset) error {
+	for _, name := range slices.Sorted(maps.Keys(r.sizes)) {
+		for _, suffix := range derivedSuffixes {
+			b, ok := parseBase(name, suffix)
+			if !ok || b <= base || slices.ContainsFunc(r.segs, func(s *segment) bool { return s.base == b }) {
+				continue
+			}
+			if err := r.l.store.fs.Remove(path.Join(r.l.dir, name)); !isMissing(err) {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // restartAt makes a log begin anew at its log start, above all that its files hold: what

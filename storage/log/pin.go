@@ -16,6 +16,7 @@ type Extent struct {
 	Compacted bool               // offsets may have gaps
 
 	seg *segment
+	f   logFile // of seg, pinned
 	cut int64
 }
 
@@ -24,7 +25,7 @@ type Extent struct {
 func (x *Extent) Intact() bool { return x.seg.cut.Load() == x.cut }
 
 // Close gives the file back.
-func (x *Extent) Close() { x.seg.unpin() }
+func (x *Extent) Close() { x.f.Unpin() }
 
 // Pin gives the batches from the one that holds from (or, after compaction, the next one)
 // to the end of its segment, for who reads or sends them from the file; nil where the log
@@ -59,9 +60,10 @@ func (l *Log) pinSegment(seg *segment, from, limit model.Offset) (x *Extent, fou
 	if err != nil || pos == size || h.BaseOffset >= limit {
 		return nil, pos < size, err
 	}
-	f, err := seg.pin()
+	file := seg.f
+	f, err := file.Pin()
 	if err != nil {
 		return nil, false, err
 	}
-	return &Extent{File: f, Pos: pos, End: size, First: h, Compacted: l.compacted.Load(), seg: seg, cut: cut}, true, nil
+	return &Extent{File: f, Pos: pos, End: size, First: h, Compacted: l.compacted.Load(), seg: seg, f: file, cut: cut}, true, nil
 }

@@ -19,6 +19,18 @@ func (l *Log) ExpireProducers(now int64) {
 	}
 }
 
+// FindRetry tells where batches of a producer are that Append would take for a retry; nil
+// when it would append them. Errors: those of Append about producers.
+func (l *Log) FindRetry(batches []byte, now int64) (*Appended, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	a := Appended{LogAppendTime: -1}
+	if l.cfg.LogAppendTime {
+		a.LogAppendTime = now
+	}
+	return l.checkProducersLocked(batches, a, now)
+}
+
 // checkProducersLocked decides about a leader's append before it is written. dup is the
 // answer when every batch is a retry of one that is known; nil means that all are to be
 // appended.

@@ -287,8 +287,10 @@ func TestPlainBatchesCostNothingForProducers(t *testing.T) {
 }
 
 // discard is a file that takes writes and has nothing.
-type discard struct{ fsx.File }
+type discard struct{ logFile }
 
 func (*discard) WriteAt(b []byte, _ int64) (int, error) { return len(b), nil }
+func (*discard) Ready() error                           { return nil }
 func (*discard) SyncData() error                        { return nil }
+func (*discard) Release() error                         { return nil }
 func (*discard) Close() error                           { return nil }

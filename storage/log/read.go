@@ -2,6 +2,7 @@ package log
 
 import (
 	"io/fs"
+	"math"
 	"slices"
 
 	"tidewire/internal/fsx"
@@ -65,7 +66,8 @@ func (l *Log) within(from, limit model.Offset, use func(seg *segment, limit mode
 	if from < segs[0].base { // the log start has passed it since
 		return outOfRange(from, l.LogStart(), end)
 	}
-	for _, seg := range segs[floorSegment(segs, from):] {
+	for i := floorSegment(segs, from); i < len(segs); i++ {
+		seg := segs[i]
 		if seg.base >= limit {
 			return nil // a gap of compaction reaches to the limit
 		}
@@ -79,11 +81,18 @@ func (l *Log) within(from, limit model.Offset, use func(seg *segment, limit mode
 		if found {
 			return nil
 		}
-		if !l.compacted.Load() {
+		if !l.compacted.Load() || i+1 < len(segs) && !l.adjoins(seg, segs[i+1].base) {
 			return l.damage(seg, seg.size.Load(), from, errGap)
 		}
 	}
 	return l.damage(segs[len(segs)-1], 0, from, errGap)
+}
+
+// adjoins reports whether the segment behind one may begin at next. Compaction keeps the last
+// batch of a segment, so that only a gap that no segment reaches over can be between two.
+func (l *Log) adjoins(seg *segment, next model.Offset) bool {
+	end, _, err := l.cutPosition(seg, math.MaxInt64)
+	return err == nil && (end == next || relative(next, end) > farGap)
 }
 
 func outOfRange(off, start, end model.Offset) error {
@@ -209,7 +218,7 @@ func (l *Log) floorPosition(seg *segment, sc *scanner, off model.Offset) (int64,
 	if err == nil {
 		return 0, nil
 	}
-	if isErr(err, fs.ErrClosed) {
+	if passes(err) {
 		return 0, err
 	}
 	l.repairIndexes(seg, err)

@@ -1,6 +1,7 @@
 package log
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"path"
@@ -22,11 +23,13 @@ type recovery struct {
 	known   bool             // the recovery point checkpoint was there
 	trusted bool             // the last stop was clean
 	epochs  epochs.Cache
+	removed bool                  // files were, whose names are not durable yet
 	haveEp  bool                  // the epoch file was there and whole
 	fileEp  epochs.Cache          // as it said
 	badTxn  map[model.Offset]bool // by base: the index of aborted transactions is damaged
 	state   *replayed             // of producers, as far as the log was read
 	snaps   []pendingSnapshot     // of bases that validation came by
+	redo    []span                // whole batches above the recovery point
 }
 
 // openLog makes or recovers the log of a key.
@@ -36,12 +39,13 @@ func (s *Store) openLog(key logKey, name string, cfg Config) (*Log, error) {
 	r := &recovery{l: l, trusted: s.found.clean, known: s.found.have[cpRecovery], badTxn: map[model.Offset]bool{}}
 	s.cpMu.Lock()
 	point, seen := s.cp[cpRecovery].Points[key]
-	start := s.cp[cpLogStart].Points[key]
+	start, haveStart := s.cp[cpLogStart].Points[key]
 	hw, haveHW := s.cp[cpReplication].Points[key]
 	clean := s.cleaner.Points[key]
 	s.cpMu.Unlock()
 	r.point = point
 	l.hw.Store(int64(hw))
+	l.cleaned.point.Store(int64(clean))
 
 	if err := r.adoptFolder(seen); err != nil {
 		return nil, r.fail(err)
@@ -54,6 +58,9 @@ func (s *Store) openLog(key logKey, name string, cfg Config) (*Log, error) {
 	}
 	if err := r.dropBelow(start); err != nil {
 		return nil, r.fail(err)
+	}
+	if len(r.segs) > 0 && haveStart && r.segs[0].base > start && r.point > start {
+		return nil, r.fail(l.damage(r.segs[0], 0, start, errNoFirst))
 	}
 	end, err := r.run(start)
 	if err == nil && end < start {
@@ -71,10 +78,11 @@ func (s *Store) openLog(key logKey, name string, cfg Config) (*Log, error) {
 	if err := r.tidySnapshots(end); err != nil {
 		return nil, r.fail(err)
 	}
-	if clean <= end {
-		l.cleaned.point.Store(int64(clean))
-	} else if err := s.forgetCleanPoint(key); err != nil {
-		return nil, r.fail(err)
+	if clean > end {
+		l.cleaned.point.Store(0)
+		if err := s.forgetCleanPoint(key); err != nil {
+			return nil, r.fail(err)
+		}
 	}
 	l.logEnd.Store(int64(end))
 	l.synced.Store(int64(end))
@@ -95,6 +103,8 @@ func (s *Store) openLog(key logKey, name string, cfg Config) (*Log, error) {
 	}
 	return l, nil
 }
+
+var errNoFirst = errors.New("the first segment begins above the log start, so that one before it is missing")
 
 // fail closes what is open and gives I/O errors their code.
 func (r *recovery) fail(err error) error {
@@ -137,6 +147,8 @@ func (r *recovery) adoptFolder(seen bool) error {
 	switch {
 	case err == nil && id == l.key.ID:
 		return nil
+	case err == nil && seen: // it was this log's when the checkpoint was written
+		return l.storageError("open "+path.Join(l.dir, metadataFile), fmt.Errorf("the folder is of the topic id %s, though the checkpoints know the log", id))
 	case err == nil:
 		s.log.Warn("the folder belongs to another topic id", "log", l.name, "found", id, "wanted", l.key.ID)
 		if err := s.discard(l.name, id, ""); err != nil {
@@ -159,10 +171,7 @@ func (r *recovery) makeFolder() error {
 	if err := s.fs.MkdirAll(l.dir); err != nil {
 		return err
 	}
-	if err := fsx.WriteFile(s.fs, path.Join(l.dir, metadataFile), encodeMetadata(l.key.ID)); err != nil {
-		return err
-	}
-	return s.fs.SyncDir(s.path(topicsDir))
+	return fsx.WriteFile(s.fs, path.Join(l.dir, metadataFile), encodeMetadata(l.key.ID))
 }
 
 // list finds the segments.
@@ -218,34 +227,48 @@ func (r *recovery) run(start model.Offset) (model.Offset, error) {
 	// What validation reads it enters anew; snapshots from there on may be of a log that
 	// was cut since.
 	base := r.segs[first].base
-	err := r.l.removeSnapshots(func(off model.Offset) bool { return off > base })
+	err := r.l.removeSnapshots(func(off model.Offset) bool { r.removed = r.removed || off > base; return off > base })
 	if err == nil {
 		r.state, err = r.producerState(first, base)
 	}
 	if err != nil {
 		return 0, err
 	}
+	// Of a segment that begins at the recovery point the snapshot was never synced either.
+	if ok, err := fsx.Exists(r.l.store.fs, r.l.snapshotPath(base)); err != nil {
+		return 0, err
+	} else if !ok && first > 0 {
+		r.snapshot(base)
+	}
 	end, err := r.validateFrom(first)
 	if err != nil {
+		return 0, err
+	}
+	if err := r.removeOrphans(base); err != nil {
 		return 0, err
 	}
 	if end < r.point && start < r.point {
 		return 0, r.endsBelow(end)
 	}
-	return end, r.syncFrom(first)
+	return end, r.syncFrom(first, end)
 }
 
 func (r *recovery) endsBelow(end model.Offset) error {
-	return r.l.storageError("open", fmt.Errorf("the log ends at offset %d, below its checkpointed stable end %d", end, r.point))
+	err := fmt.Errorf("the log ends at offset %d, below its checkpointed stable end %d", end, r.point)
+	if n := len(r.segs); n > 0 {
+		return r.l.damage(r.segs[n-1], r.segs[n-1].size.Load(), end, err)
+	}
+	return r.l.storageError("open "+r.l.dir, err)
 }
 
 func (r *recovery) firstSegment(base model.Offset) error {
 	s := newSegment(r.l.store.fs, r.l.store.indexBufs, r.l.dir, base, r.l.store.o.Now().UnixMilli())
 	r.segs = append(r.segs, s)
-	if err := s.create(); err != nil {
+	// The folder's own entry first: the next start, which finds a segment, does not ask for it.
+	if err := r.l.store.fs.SyncDir(r.l.store.path(topicsDir)); err != nil {
 		return err
 	}
-	return r.l.store.fs.SyncDir(r.l.dir)
+	return firstErr(s.create(), r.l.store.fs.SyncDir(r.l.dir))
 }
 
 // loadEpochs reads the epoch file; run fills in what the headers say.
@@ -281,7 +304,10 @@ func (r *recovery) trustSegments(n int) error {
 			}
 		}
 		r.openTxns(seg)
-		if r.openIndexes(seg) {
+		// At its end a segment was synced as the active one, without its indexes, and the next
+		// may have begun since.
+		unsealed := i == n-1 && !r.trusted && r.segs[n].base >= r.point
+		if r.openIndexes(seg) && !unsealed {
 			continue
 		}
 		r.l.store.log.Warn("rebuilding indexes", "log", r.l.name, "segment", baseName(r.segs[i].base))

@@ -44,6 +44,12 @@ func (l *Log) stateAt(segs []*segment, off model.Offset) (*replayed, error) {
 			}
 			continue
 		}
+		if all[i] > max(st.hw, segs[0].base) && st.hw > 0 && s.Marked() {
+			continue // transactions that ended in between keep the last stable offset back
+		}
+		if all[i] <= model.Offset(l.cleaned.point.Load()) {
+			s.EndTransactions()
+		}
 		st.Load(s, st.now)
 		st.from, st.txns = all[i], s.Txns
 		break

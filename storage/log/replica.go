@@ -109,11 +109,11 @@ func (l *Log) appendReplica(batches []byte, a Appended, r replicaAppend) (gap bo
 		if err != nil {
 			return false, Appended{}, err
 		}
-		if l.follows(h.BaseOffset, next) != nil {
+		if err := l.fits(&h, next); err != nil {
 			if r.mayMark {
 				return true, Appended{}, nil
 			}
-			return false, Appended{}, offsetMismatch(h.BaseOffset, next, end)
+			return false, Appended{}, err
 		}
 		if relative(h.BaseOffset, next) > farGap {
 			if next > end {
@@ -128,6 +128,18 @@ func (l *Log) appendReplica(batches []byte, a Appended, r replicaAppend) (gap bo
 	}
 	a, err = l.storeLocked(batches, a, r.now)
 	return false, a, err
+}
+
+// fits refuses gaps, before a batch or inside it, until the log is marked as compacted.
+func (l *Log) fits(h *record.BatchHeader, next model.Offset) error {
+	if l.follows(h.BaseOffset, next) != nil {
+		return offsetMismatch(h.BaseOffset, next, l.LogEnd())
+	}
+	if int64(h.Count) <= int64(h.LastOffsetDelta) && !l.compacted.Load() {
+		return model.Errorf(model.CorruptBatch, "the batch at offset %d has %d records in %d offsets, and the log is not compacted",
+			h.BaseOffset, h.Count, int64(h.LastOffsetDelta)+1)
+	}
+	return nil
 }
 
 func offsetMismatch(got, due, end model.Offset) error {

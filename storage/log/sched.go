@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"tidewire/internal/fsx"
 	"tidewire/internal/lifecycle"
 )
 
@@ -283,12 +284,7 @@ func (l *Log) sync() {
 
 	err := l.syncFiles(sealed, active, snaps, dir)
 	if err != nil {
-		l.mu.Lock()
-		closed := l.closed
-		l.mu.Unlock()
-		if !closed {
-			_ = l.fail(l.storageError("sync", err))
-		}
+		l.syncFailed(err, dir)
 		return
 	}
 	l.mu.Lock()
@@ -301,6 +297,23 @@ func (l *Log) sync() {
 	l.synced.Store(target)
 	if l.failed.Load() == nil && l.stable.Load() < target {
 		l.stable.Store(target)
+	}
+}
+
+// syncFailed latches the log, but for want of descriptors: then no sync has begun of the
+// file that could not be opened, and all is tried again.
+func (l *Log) syncFailed(err error, dir bool) {
+	l.mu.Lock()
+	closed := l.closed
+	l.dirDirty = l.dirDirty || dir
+	l.mu.Unlock()
+	switch {
+	case closed:
+	case fsx.IsNoDescriptor(err):
+		l.store.log.Warn("sync put off: no file descriptor left", "log", l.name, "err", err)
+		l.markDirty()
+	default:
+		_ = l.fail(l.storageError("sync", err))
 	}
 }
 

@@ -98,20 +98,30 @@ func (l *Log) timePosition(seg *segment, sc *scanner, q seek) (int64, error) {
 		return l.floorPosition(seg, sc, max(q.start, seg.base))
 	}
 	if err == nil {
-		if pos, fits := l.entryBatch(seg, sc, e); fits {
+		pos, eerr := l.entryBatch(seg, sc, e)
+		if eerr == nil {
 			return pos, nil
 		}
-		err = index.ErrBadEntry
+		err = eerr
+	}
+	if passes(err) {
+		return 0, err
 	}
 	l.repairIndexes(seg, err)
 	return 0, nil
 }
 
-// entryBatch finds the batch of a time index entry, and whether it fits.
-func (l *Log) entryBatch(seg *segment, sc *scanner, e index.Entry) (int64, bool) {
+// entryBatch finds the batch of a time index entry; ErrBadEntry when there is none.
+func (l *Log) entryBatch(seg *segment, sc *scanner, e index.Entry) (int64, error) {
 	last := seg.base + model.Offset(e.Val)
 	pos, h, err := l.locate(seg, sc, last)
-	return pos, err == nil && pos < sc.size && h.LastOffset() == last && h.MaxTimestamp == e.Key
+	if err == nil && pos < sc.size && h.LastOffset() == last && h.MaxTimestamp == e.Key {
+		return pos, nil
+	}
+	if err != nil && passes(err) {
+		return 0, err
+	}
+	return 0, index.ErrBadEntry
 }
 
 // loadMaxTimestamp makes sure that the segment's largest timestamp is known: of a
@@ -121,17 +131,23 @@ func (l *Log) loadMaxTimestamp(seg *segment, sc *scanner) {
 		return
 	}
 	n, last := seg.tim.State()
-	if n > 0 && seg.tim.Verify() == nil {
-		if _, fits := l.entryBatch(seg, sc, last); fits {
-			seg.maxTs.Store(last.Key)
-			seg.known.Store(true)
-			return
-		}
-	} else if n == 0 && sc.size == 0 {
+	if n == 0 && sc.size == 0 {
 		seg.known.Store(true)
 		return
 	}
-	l.repairIndexes(seg, index.ErrBadEntry)
+	err := index.ErrBadEntry
+	if n > 0 {
+		if err = seg.tim.Verify(); err == nil {
+			_, err = l.entryBatch(seg, sc, last)
+		}
+	}
+	switch {
+	case err == nil:
+		seg.maxTs.Store(last.Key)
+		seg.known.Store(true)
+	case !passes(err):
+		l.repairIndexes(seg, err)
+	}
 }
 
 func (l *Log) seekBatch(sc *scanner, pos int64, h *record.BatchHeader, q seek) (model.Offset, int64, bool, error) {
@@ -143,8 +159,11 @@ func (l *Log) seekBatch(sc *scanner, pos int64, h *record.BatchHeader, q seek) (
 		return 0, 0, false, err
 	}
 	d := l.store.decompressors.Get().(*decoder)
-	defer l.store.decompressors.Put(d)
-	if err := b.Records(&d.inflate, &d.it); err != nil {
+	defer func() {
+		d.inflate.Release()
+		l.store.decompressors.Put(d)
+	}()
+	if err := b.Records(d.inflate, &d.it); err != nil {
 		return 0, 0, false, err
 	}
 	for d.it.Next() {

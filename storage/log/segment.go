@@ -2,15 +2,16 @@ package log
 
 import (
 	"fmt"
+	"io"
 	"io/fs"
 	"path"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 
 	"tidewire/internal/fsx"
 	"tidewire/internal/model"
+	"tidewire/storage/files"
 	"tidewire/storage/index"
 	"tidewire/storage/record"
 )
@@ -28,12 +29,29 @@ const (
 // of its base is not the segment's own, but nobody needs it any more.
 var segmentSuffixes = []string{snapshotSuffix, txnIndexSuffix, indexSuffix, timeIndexSuffix, logSuffix}
 
+// logFile is what a segment needs of its .log file; *files.Handle is one.
+type logFile interface {
+	io.ReaderAt
+	io.WriterAt
+	Truncate(size int64) error
+	Sync() error
+	SyncData() error
+	Ready() error
+	Rename(name string) error
+	Release() error
+	Retire() error
+	Close() error
+	Pin() (fsx.File, error)
+	Unpin()
+}
+
 // segment is one .log file with its indexes. Readers use size, f and the
 // indexes; all else belongs to the log and its mutex.
 type segment struct {
 	base  model.Offset
 	path  string // without suffix
-	fs    fsx.FS
+	fs    *files.Cache
+	f     logFile
 	size  atomic.Int64 // whole batches that may be read
 	off   *index.Index
 	tim   *index.Index
@@ -48,12 +66,7 @@ type segment struct {
 	firstTs  atomic.Int64 // largest timestamp of the first batch; 0 not known; see Log.firstTimestamp
 	warned   atomic.Bool  // that its timestamps lie in the future was logged
 
-	fmu    sync.Mutex
-	f      fsx.File     // guarded by fmu; opened on first use
-	closed bool         // guarded by fmu: opening again could find the file of a later log of this name
-	pins   int          // guarded by fmu: who uses the descriptor of f, or of one of late
-	late   []fsx.File   // guarded by fmu: to be closed with the last pin
-	cut    atomic.Int64 // grows when bytes are cut off the end, before they are
+	cut atomic.Int64 // grows when bytes are cut off the end, before they are
 
 	// Guarded by Log.mu.
 	since    int          // bytes since the last index entry
@@ -77,24 +90,26 @@ func parseBase(name, suffix string) (model.Offset, bool) {
 	return model.Offset(n), err == nil
 }
 
-func newSegment(fsys fsx.FS, bufs *index.Buffers, dir string, base model.Offset, now int64) *segment {
+func newSegment(c *files.Cache, bufs *index.Buffers, dir string, base model.Offset, now int64) *segment {
 	p := path.Join(dir, baseName(base))
-	s := &segment{base: base, path: p, fs: fsys, rollTs: noTimestamp, created: now, maxTsOff: base}
-	s.nameIndexes(bufs, "")
+	s := &segment{base: base, path: p, fs: c, rollTs: noTimestamp, created: now, maxTsOff: base}
+	s.nameFiles(bufs, "")
 	s.maxTs.Store(noTimestamp)
 	s.appended.Store(now)
 	return s
 }
 
-// nameIndexes makes the indexes, without touching their files, whose names end in suffix.
-func (s *segment) nameIndexes(bufs *index.Buffers, suffix string) {
+// nameFiles gives the segment its files, without touching them, whose names end in suffix.
+func (s *segment) nameFiles(bufs *index.Buffers, suffix string) {
+	s.f = s.fs.Handle(s.path + logSuffix + suffix)
 	s.off = index.New(s.fs, s.path+indexSuffix+suffix, index.Offset, bufs)
 	s.tim = index.New(s.fs, s.path+timeIndexSuffix+suffix, index.Time, bufs)
 	s.txn = index.NewAborted(s.fs, s.path+txnIndexSuffix+suffix, s.base)
 }
 
-// create makes the segment's file, which must not exist; indexes left over from a
-// segment of this name go.
+// create makes the segment's files, of which the log must not exist; indexes left over from
+// a segment of this name go. The indexes are there from the first, so that a stop has no
+// folder to sync for them.
 func (s *segment) create() error {
 	for _, suffix := range []string{indexSuffix, timeIndexSuffix, txnIndexSuffix} {
 		if err := s.fs.Remove(s.path + suffix); !isMissing(err) {
@@ -108,51 +123,11 @@ func (s *segment) create() error {
 	s.known.Store(true)
 	s.off.Fresh()
 	s.tim.Fresh()
-	return f.Close() // a partition that gets no records needs no descriptor
-}
-
-func (s *segment) file() (fsx.File, error) {
-	s.fmu.Lock()
-	defer s.fmu.Unlock()
-	return s.fileLocked()
-}
-
-func (s *segment) fileLocked() (fsx.File, error) {
-	if s.f != nil {
-		return s.f, nil
+	err = firstErr(f.Close(), s.off.Flush(), s.tim.Flush()) // a partition that gets no records needs no descriptor
+	if err != nil {                                         // the file must not stay: the log goes on without it
+		err = firstErr(s.fs.Remove(s.path+logSuffix), err)
 	}
-	if s.closed {
-		return nil, fs.ErrClosed
-	}
-	f, err := s.fs.OpenFile(s.path+logSuffix, fsx.ReadWrite)
-	if err == nil {
-		s.f = f
-	}
-	return f, err
-}
-
-// pin gives the open file to who uses its descriptor: it stays open, and its descriptor no
-// other file's, until unpin.
-func (s *segment) pin() (fsx.File, error) {
-	s.fmu.Lock()
-	defer s.fmu.Unlock()
-	f, err := s.fileLocked()
-	if err == nil {
-		s.pins++
-	}
-	return f, err
-}
-
-func (s *segment) unpin() {
-	s.fmu.Lock()
-	defer s.fmu.Unlock()
-	if s.pins--; s.pins > 0 {
-		return
-	}
-	for _, f := range s.late {
-		_ = f.Close() // it was only read
-	}
-	s.late = nil
+	return err
 }
 
 // note enters one batch, written at pos, into the indexes: Kafka's rule of one
@@ -186,7 +161,10 @@ func (s *segment) sealIndexes() error {
 	if err := s.off.Flush(); err != nil {
 		return err
 	}
-	return s.tim.Flush()
+	if err := s.tim.Flush(); err != nil {
+		return err
+	}
+	return s.txn.Flush()
 }
 
 // clearIndexes empties them for a rebuild.
@@ -205,11 +183,7 @@ func (s *segment) full(limit, pending int) bool {
 // sync makes the segment durable; a sealed one with its indexes, on which later
 // starts rely without reading the log.
 func (s *segment) sync(sealed bool) error {
-	f, err := s.file()
-	if err != nil {
-		return err
-	}
-	if err := f.SyncData(); err != nil {
+	if err := s.f.SyncData(); err != nil {
 		return err
 	}
 	if !sealed {
@@ -218,27 +192,20 @@ func (s *segment) sync(sealed bool) error {
 	return firstErr(s.off.Sync(), s.tim.Sync(), s.txn.Sync())
 }
 
-// release closes the files until they are needed again. Nobody else may use the segment
-// meanwhile.
+// release closes the files that have no unsynced bytes until they are needed again.
 func (s *segment) release() error {
-	s.fmu.Lock()
-	defer s.fmu.Unlock()
-	var err error
-	if s.f != nil && s.pins > 0 {
-		s.late = append(s.late, s.f)
-	} else if s.f != nil {
-		err = s.f.Close()
-	}
-	s.f = nil
-	return firstErr(err, s.off.Release(), s.tim.Release())
+	return firstErr(s.f.Release(), s.off.Release(), s.tim.Release())
 }
 
-// close ends the use of the files; what comes later gets fs.ErrClosed.
+// retire has the files closed whenever nobody reads them: what they hold need not last.
+func (s *segment) retire() error {
+	return firstErr(s.f.Retire(), s.off.Retire(), s.tim.Retire())
+}
+
+// close ends the use of the files; what comes later gets fs.ErrClosed: opening them again
+// could find those of a later log of this name.
 func (s *segment) close() error {
-	s.fmu.Lock()
-	s.closed = true
-	s.fmu.Unlock()
-	return firstErr(s.release(), s.off.Close(), s.tim.Close())
+	return firstErr(s.f.Close(), s.off.Close(), s.tim.Close())
 }
 
 // remove closes and deletes the segment's files.
@@ -254,14 +221,14 @@ func (s *segment) remove() error {
 
 // scanner reads a segment's file in windows.
 type scanner struct {
-	f     fsx.File
+	f     io.ReaderAt
 	size  int64
 	chunk int
 	buf   []byte
 	start int64 // position of buf[0] in the file
 }
 
-func (sc *scanner) reset(f fsx.File, size int64, chunk int) {
+func (sc *scanner) reset(f io.ReaderAt, size int64, chunk int) {
 	*sc = scanner{f: f, size: size, chunk: chunk, buf: sc.buf[:0]}
 }
 

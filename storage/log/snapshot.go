@@ -30,25 +30,21 @@ func (l *Log) snapshotPath(off model.Offset) string {
 	return path.Join(l.dir, baseName(off)+snapshotSuffix)
 }
 
-// writeSnapshot makes a snapshot durable but for the folder's entry. It is no more than
+// writeSnapshot makes a snapshot durable. It is no more than
 // saved work: on a full disk there is none, and the next start reads more of the log.
 func (l *Log) writeSnapshot(s pendingSnapshot) error {
-	name := l.snapshotPath(s.off)
-	f, err := l.store.fs.OpenFile(name, fsx.ReadWrite|fsx.Create|fsx.Trunc)
-	if err == nil {
-		if _, err = f.WriteAt(s.bytes, 0); err == nil {
-			err = f.Sync()
-		}
-		err = firstErr(err, f.Close())
-	}
+	err := l.tryWriteSnapshot(s)
 	if fsx.IsNoSpace(err) || fsx.IsNoDescriptor(err) {
 		l.store.log.Warn("producer snapshot not written", "log", l.name, "offset", s.off, "err", err)
-		if rerr := l.store.fs.Remove(name); !isMissing(rerr) {
-			return rerr
-		}
 		return nil
 	}
 	return err
+}
+
+// tryWriteSnapshot is writeSnapshot that says when there was no room. It is written as
+// a whole or stays as it was: what is known of producers below a log start is there alone.
+func (l *Log) tryWriteSnapshot(s pendingSnapshot) error {
+	return fsx.WriteFile(l.store.fs, l.snapshotPath(s.off), s.bytes)
 }
 
 // listSnapshots gives the offsets of the folder's snapshots, ascending.

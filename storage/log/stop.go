@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"tidewire/internal/fsx"
+	"tidewire/internal/model"
 )
 
 // Close syncs every log, writes the checkpoints and, when no log has failed, the
@@ -55,22 +56,41 @@ func (l *Log) finish() error {
 	if err := l.Failed(); err != nil {
 		return err
 	}
+	end := l.logEnd.Load()
 	l.sync()
 	if err := l.Failed(); err != nil {
 		return err
+	}
+	if l.synced.Load() < end {
+		return model.Errorf(model.LeaderUnavailable, "the log of %s could not be synced at the stop", l.name)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	seg := l.activeLocked()
 	err := firstErr(seg.off.Sync(), seg.tim.Sync(), seg.txn.Sync())
-	if end := l.LogEnd(); err == nil && l.lastSnap != end && (seg.size.Load() > 0 || len(*l.segs.Load()) > 1 || !l.prods.Empty()) {
-		err = l.writeSnapshot(pendingSnapshot{end, l.snapshotLocked()})
+	if end := l.LogEnd(); err == nil && l.lastSnap != end && l.worthSnapshotLocked() {
+		l.dirDirty = true
+		// Without it the stop is not a clean one: after such it would count as lost.
+		err = l.tryWriteSnapshot(pendingSnapshot{end, l.snapshotLocked()})
 	}
-	err = firstErr(err, l.store.fs.SyncDir(l.dir))
-	if err != nil {
+	if l.dirDirty || seg.txn.Summary().Count > 0 { // a node may have thousands of which nothing changed
+		err = firstErr(err, l.store.fs.SyncDir(l.dir))
+	}
+	switch {
+	case fsx.IsNoSpace(err):
+		return model.Errorf(model.StorageFull, "the disk is full").WithCause(err)
+	case fsx.IsNoDescriptor(err):
+		return noDescriptor(err)
+	case err != nil:
 		return l.fail(l.storageError("sync indexes", err))
 	}
 	return seg.release() // one log after the other: descriptors may be fewer than logs
+}
+
+// worthSnapshotLocked tells whether a snapshot saves the next start more than one read of
+// the log.
+func (l *Log) worthSnapshotLocked() bool {
+	return !l.prods.Empty() || len(*l.segs.Load()) > 1 || l.activeLocked().size.Load() > scanWindow
 }
 
 // forEach runs fn over logs, some at a time, and gives the first error.

@@ -13,8 +13,10 @@ import (
 	"tidewire/internal/model"
 	"tidewire/storage/checkpoint"
 	"tidewire/storage/epochs"
+	"tidewire/storage/files"
 	"tidewire/storage/index"
 	"tidewire/storage/record"
+	"tidewire/storage/trash"
 )
 
 // Names in the data folder.
@@ -25,11 +27,11 @@ const (
 
 // Store is one data folder. All methods are safe for concurrent use.
 type Store struct {
-	fs    fsx.FS
+	fs    *files.Cache // all files are opened through it
 	o     StoreOptions
 	log   *slog.Logger
 	sched *scheduler
-	trash *trash
+	trash *trash.Trash
 	bin   *bin
 
 	closedErr     *error
@@ -60,7 +62,7 @@ const expireInterval = 10 * time.Minute
 
 // decoder is what it takes to look into a batch.
 type decoder struct {
-	inflate record.Decompressor
+	inflate *record.Decompressor
 	it      record.Iterator
 }
 
@@ -69,26 +71,29 @@ type decoder struct {
 // time may have a folder open; that is for the caller to see to.
 func OpenStore(o StoreOptions) (*Store, error) {
 	o = o.withDefaults()
-	s := &Store{fs: o.FS, o: o, log: o.Logger, logs: map[logKey]*Log{}, names: map[string]logKey{}, folders: map[string]bool{}, stop: make(chan struct{}), cleanSlot: make(chan struct{}, 1), indexBufs: index.NewBuffers()}
+	s := &Store{fs: files.New(o.FS, o.MaxOpenFiles), o: o, log: o.Logger, logs: map[logKey]*Log{}, names: map[string]logKey{}, folders: map[string]bool{}, stop: make(chan struct{}), cleanSlot: make(chan struct{}, 1), indexBufs: index.NewBuffers()}
 	var closed error = errClosed
 	s.closedErr = &closed
 	s.scanners.New = func() any { return new(scanner) }
-	s.decompressors.New = func() any { return &decoder{inflate: *record.NewDecompressor(o.MaxInflate)} }
+	s.decompressors.New = func() any { return &decoder{inflate: record.NewDecompressor(o.MaxInflate).Within(o.Inflation)} }
 	s.sched = newScheduler(o.SyncInterval)
 	if err := s.prepare(); err != nil {
 		return nil, fmt.Errorf("open the data folder: %w", err)
 	}
-	s.trash = newTrash(s.fs, s.path(trashDir), o.TrashDelay, s.log)
-	if err := s.trash.load(o.Now()); err != nil {
+	s.trash = trash.New(s.fs, s.path(trashDir), o.TrashDelay, s.log)
+	if err := s.trash.Load(o.Now()); err != nil {
 		return nil, fmt.Errorf("open the data folder: %w", err)
 	}
 	s.bin = newBin(s.fs, s.log)
 	s.sched.start(o.Group)
 	s.run("log-checkpoint", s.checkpointLoop)
 	s.run("log-segment-deletion", func(ctx context.Context) { s.bin.loop(ctx, s.stop, o.Now) })
-	s.run("log-trash", func(ctx context.Context) { s.trash.loop(ctx, s.stop, o.Now) })
+	s.run("log-trash", func(ctx context.Context) { s.trash.Loop(ctx, s.stop, o.Now) })
 	return s, nil
 }
+
+// OpenFiles tells how many files of the logs are open, and what was done to keep them few.
+func (s *Store) OpenFiles() files.Stats { return s.fs.Stats() }
 
 func (s *Store) run(name string, fn func(context.Context)) {
 	s.loopDone.Add(1)
@@ -107,7 +112,8 @@ func (s *Store) prepare() error {
 			return err
 		}
 	}
-	if err := firstErr(s.fs.SyncDir(path.Dir(path.Clean(s.o.Dir))), s.fs.SyncDir(s.o.Dir)); err != nil {
+	// Also what a killed process has made and not synced: logs that it left rely on it.
+	if err := firstErr(s.fs.SyncDir(path.Dir(path.Clean(s.o.Dir))), s.fs.SyncDir(s.o.Dir), s.fs.SyncDir(s.path(topicsDir))); err != nil {
 		return err
 	}
 	var err error
@@ -246,7 +252,7 @@ func (s *Store) Remove(l *Log) error {
 
 // discard moves a folder of Dir/topics to the trash.
 func (s *Store) discard(name string, id model.TopicID, mark string) error {
-	to := s.trash.name(name, id, s.o.Now(), mark)
+	to := s.trash.Name(name, id, s.o.Now(), mark)
 	if err := s.fs.Rename(path.Join(s.path(topicsDir), name), path.Join(s.path(trashDir), to)); err != nil {
 		return err
 	}
@@ -254,7 +260,7 @@ func (s *Store) discard(name string, id model.TopicID, mark string) error {
 		return err
 	}
 	s.log.Info("log moved to trash", "log", name, "topic_id", id, "as", to)
-	s.trash.add(to, s.o.Now(), s.trash.delayOf(to))
+	s.trash.Add(to, s.o.Now(), s.trash.DelayOf(to))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.folders, name)
@@ -279,7 +285,7 @@ func (s *Store) Sweep(expected func(folder string) bool) error {
 		}
 		s.log.Warn("a folder belongs to no topic of this node", "folder", e.Name)
 		id, _ := s.topicIDOf(e.Name) // the zero id where its partition.metadata is damaged
-		if err := s.discard(e.Name, id, straySuffix); err != nil {
+		if err := s.discard(e.Name, id, trash.StraySuffix); err != nil {
 			return err
 		}
 	}
@@ -347,20 +353,30 @@ func (s *Store) checkpointCpLocked(all bool) error {
 			changed[kind] = true
 		}
 	}
+	logs := s.openLogs()
+	ends := make([]struct{ synced, hw, start int64 }, len(logs))
+	var behind []*Log
+	for i, l := range logs {
+		ends[i].synced, ends[i].hw, ends[i].start = l.synced.Load(), l.hw.Load(), l.logStart.Load()
+		if l.epochsBehind() {
+			behind = append(behind, l)
+		}
+	}
+	// Some at a time: after a start, or a change of leaders, there may be thousands.
+	_ = s.forEach(behind, func(l *Log) error { return l.flushEpochs() }) // repeated below, with its error
 	var err error
-	for _, l := range s.openLogs() {
-		synced, hw, start := l.synced.Load(), l.hw.Load(), l.logStart.Load()
+	for i, l := range logs {
 		e := l.flushEpochs()
 		if isErr(e, errCutting) {
 			continue // the truncation lowers what is checkpointed itself, each at its time
 		}
-		note(cpReplication, l, hw)
-		note(cpLogStart, l, start)
+		note(cpReplication, l, ends[i].hw)
+		note(cpLogStart, l, ends[i].start)
 		if e != nil {
 			err = firstErr(err, l.storageError("write "+epochs.FileName, e))
 			continue
 		}
-		note(cpRecovery, l, synced)
+		note(cpRecovery, l, ends[i].synced)
 	}
 	s.mu.Lock()
 	allOpen := len(s.folders) == 0
@@ -435,12 +451,17 @@ func (s *Store) lowerCleanPointCpLocked(l *Log, to model.Offset) error {
 	return s.writeCleanerCpLocked()
 }
 
-// lowerLogStart follows a full truncation that begins the log anew below its old start,
-// once the old segments are gone: what was deleted must not come back.
-func (s *Store) lowerLogStart(l *Log, start model.Offset) error {
+// resetLogStart follows a full truncation once the old segments are gone: what was deleted
+// must not come back where the log begins lower now, and where it begins higher its first
+// segment must not count as lost. The recovery point is 0 until then.
+func (s *Store) resetLogStart(l *Log, start model.Offset) error {
 	s.cpMu.Lock()
 	defer s.cpMu.Unlock()
-	return s.lowerCpLocked(cpLogStart, l.key, start)
+	if old, ok := s.cp[cpLogStart].Points[l.key]; ok && old == start && !s.cpBehind[cpLogStart] {
+		return nil
+	}
+	s.cp[cpLogStart].Points[l.key] = start
+	return s.writeCheckpoint(cpLogStart)
 }
 
 func (s *Store) lowerCpLocked(kind int, key logKey, to model.Offset) error {
@@ -461,12 +482,11 @@ func (s *Store) lowerCpLocked(kind int, key logKey, to model.Offset) error {
 
 // scanner gives a pooled reader of a segment's first size bytes.
 func (s *Store) scanner(seg *segment, size int64, chunk int) (*scanner, error) {
-	f, err := seg.file()
-	if err != nil {
+	if err := seg.f.Ready(); err != nil {
 		return nil, err
 	}
 	sc := s.scanners.Get().(*scanner)
-	sc.reset(f, size, chunk)
+	sc.reset(seg.f, size, chunk)
 	return sc, nil
 }
 

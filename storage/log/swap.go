@@ -2,6 +2,7 @@ package log
 
 import (
 	"errors"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -22,17 +23,20 @@ const (
 // derivedSuffixes are the files that go with a segment's log, and are renamed before it.
 var derivedSuffixes = []string{indexSuffix, timeIndexSuffix, txnIndexSuffix}
 
-// newCleaned begins a segment under .cleaned names. Its log stays open.
+// newCleaned begins a segment under .cleaned names.
 func (l *Log) newCleaned(base model.Offset, now int64) (*segment, error) {
 	s := newSegment(l.store.fs, l.store.indexBufs, l.dir, base, now)
 	s.appended.Store(0)
-	s.nameIndexes(l.store.indexBufs, cleanedSuffix)
+	s.nameFiles(l.store.indexBufs, cleanedSuffix)
 	s.off.Fresh()
 	s.tim.Fresh()
 	s.known.Store(true)
 	err := s.removeFiles(cleanedSuffix)
 	if err == nil {
-		s.f, err = l.store.fs.OpenFile(s.path+logSuffix+cleanedSuffix, fsx.ReadWrite|fsx.Create|fsx.Exclusive)
+		var f fsx.File
+		if f, err = l.store.fs.OpenFile(s.path+logSuffix+cleanedSuffix, fsx.ReadWrite|fsx.Create|fsx.Exclusive); err == nil {
+			err = f.Close()
+		}
 	}
 	if err != nil {
 		return nil, errors.Join(err, s.discardCleaned())
@@ -55,14 +59,14 @@ func (s *segment) discardCleaned() error {
 	return errors.Join(s.close(), s.removeFiles(swapSuffix), s.removeFiles(cleanedSuffix))
 }
 
-// swapIn puts a segment in the place of those that it was made from. The files first: once
-// <base>.log.swap is durable the next start completes what is not. Readers go on with the
-// old segments, whose files are open meanwhile, and repeat what they read when those are
-// closed. It holds cutMu across its syncs.
+// swapIn puts a segment in the place of those that it was made from. Once <base>.log.swap
+// is durable the new segment counts: the next start completes what is not. It is published
+// then, and the old segments are closed before their names become another's: readers that
+// are at them repeat what they read. It holds cutMu across its syncs.
 func (l *Log) swapIn(group []*segment, out *segment) error {
 	l.cutMu.Lock()
 	defer l.cutMu.Unlock()
-	err := firstErr(l.serving(), l.Failed(), l.holdOpen(group))
+	err := firstErr(l.serving(), l.Failed(), l.checkGroup(group))
 	if err == nil {
 		err = out.moveDerived(swapSuffix)
 	}
@@ -72,11 +76,10 @@ func (l *Log) swapIn(group []*segment, out *segment) error {
 	if err := l.store.fs.SyncDir(l.dir); err != nil {
 		return errors.Join(l.fail(l.storageError("compact", err)), out.discardCleaned())
 	}
-	name := out.path + logSuffix
-	if err := l.store.fs.Rename(name+cleanedSuffix, name+swapSuffix); err != nil {
+	if err := out.f.Rename(out.path + logSuffix + swapSuffix); err != nil {
 		return errors.Join(err, out.discardCleaned())
 	}
-	if err := l.completeSwap(group, out); err != nil {
+	if err := l.store.fs.SyncDir(l.dir); err != nil {
 		return errors.Join(l.fail(l.storageError("compact", err)), out.close())
 	}
 	l.publishSwap(group, out)
@@ -86,15 +89,15 @@ func (l *Log) swapIn(group []*segment, out *segment) error {
 	if err != nil {
 		l.store.log.Warn("a compacted segment was not closed", "log", l.name, "err", err)
 	}
+	if err := l.completeSwap(group, out); err != nil {
+		return l.fail(l.storageError("compact", err))
+	}
 	return nil
 }
 
-// completeSwap does the rest of a swap whose log is in place under .swap.
+// completeSwap does the rest of a swap whose log is durable under .swap.
 func (l *Log) completeSwap(group []*segment, out *segment) error {
 	fs := l.store.fs
-	if err := fs.SyncDir(l.dir); err != nil {
-		return err
-	}
 	for _, s := range group[1:] {
 		for _, suffix := range segmentSuffixes {
 			if err := fs.Remove(s.path + suffix); !isMissing(err) {
@@ -105,8 +108,7 @@ func (l *Log) completeSwap(group []*segment, out *segment) error {
 	if err := firstErr(out.moveDerived(""), fs.SyncDir(l.dir)); err != nil {
 		return err
 	}
-	name := out.path + logSuffix
-	if err := firstErr(fs.Rename(name+swapSuffix, name), fs.SyncDir(l.dir)); err != nil {
+	if err := firstErr(out.f.Rename(out.path+logSuffix), fs.SyncDir(l.dir)); err != nil {
 		return err
 	}
 	if out.txn.Summary().Count == 0 { // an empty file means no more than none
@@ -127,21 +129,12 @@ func (s *segment) moveDerived(suffix string) error {
 		s.txn.MoveTo(s.path+txnIndexSuffix+suffix))
 }
 
-// holdOpen opens what readers of segments may need, so that they find it when the names
-// belong to others. The segments must be the log's.
-func (l *Log) holdOpen(group []*segment) error {
+// checkGroup makes sure that the segments are still the log's.
+func (l *Log) checkGroup(group []*segment) error {
 	segs := *l.segs.Load()
 	i := slices.Index(segs, group[0])
 	if i < 0 || i+len(group) >= len(segs) || !slices.Equal(segs[i:i+len(group)], group) {
 		return errNoPass // some were dropped meanwhile
-	}
-	for _, s := range group {
-		if _, err := s.file(); err != nil {
-			return err
-		}
-		if err := firstErr(s.off.Hold(), s.tim.Hold(), s.txn.Hold()); err != nil {
-			return err
-		}
 	}
 	return nil
 }
@@ -241,12 +234,13 @@ func (r *recovery) finishSwap(base model.Offset) error {
 		return err
 	}
 	r.l.store.log.Info("completing a swap of compaction", "log", r.l.name, "segment", baseName(base), "end", end)
-	for _, s := range r.segs {
-		if s.base <= base || s.base >= end {
-			continue
-		}
+	// By the names there are: of some segments a power cut may have taken the log alone.
+	for _, file := range slices.Sorted(maps.Keys(r.sizes)) {
 		for _, suffix := range segmentSuffixes {
-			if err := fs.Remove(s.path + suffix); !isMissing(err) {
+			if b, ok := parseBase(file, suffix); !ok || b <= base || b >= end {
+				continue
+			}
+			if err := fs.Remove(path.Join(r.l.dir, file)); !isMissing(err) {
 				return err
 			}
 		}
@@ -259,16 +253,17 @@ func (r *recovery) finishSwap(base model.Offset) error {
 			return err
 		}
 	}
-	return firstErr(fs.SyncDir(r.l.dir), fs.Rename(name+logSuffix+swapSuffix, name+logSuffix), fs.SyncDir(r.l.dir))
+	if err := fs.SyncDir(r.l.dir); err != nil {
+		return err
+	}
+	return firstErr(fs.Rename(name+logSuffix+swapSuffix, name+logSuffix), fs.SyncDir(r.l.dir))
 }
 
 // endOfSwap is the offset after the last one that the new segment has or had.
 func (r *recovery) endOfSwap(base model.Offset) (end model.Offset, err error) {
-	fsys, name := r.l.store.fs, baseName(base)+logSuffix+swapSuffix
-	seg := newSegment(fsys, r.l.store.indexBufs, r.l.dir, base, 0)
-	if seg.f, err = fsys.OpenFile(path.Join(r.l.dir, name), fsx.ReadOnly); err != nil {
-		return 0, err
-	}
+	name := baseName(base) + logSuffix + swapSuffix
+	seg := newSegment(r.l.store.fs, r.l.store.indexBufs, r.l.dir, base, 0)
+	seg.nameFiles(r.l.store.indexBufs, swapSuffix)
 	defer func() { err = firstErr(err, seg.close()) }()
 	sc, err := r.l.store.scanner(seg, r.sizes[name], scanWindow)
 	if err != nil {

@@ -1,6 +1,7 @@
 package log
 
 import (
+	"math"
 	"path"
 	"slices"
 
@@ -78,6 +79,7 @@ type cut struct {
 	end    model.Offset // the log end afterwards
 	pos    int64        // of the end in the last kept segment
 	keep   int          // segments kept, at least one unless full
+	prods  bool         // what goes has batches of producers
 	gone   []*segment   // removed, in order
 }
 
@@ -125,7 +127,32 @@ func (l *Log) findCutLocked(c *cut, off model.Offset) error {
 		return nil
 	}
 	c.end, c.pos, c.keep = end, pos, i+1
+	// Where no producer is known those may have been forgotten whose markers go now.
+	c.prods = !l.prods.Empty()
+	for ; i < len(segs) && !c.prods; i++ {
+		if c.prods, err = l.hasProducers(segs[i], pos); err != nil {
+			return l.readError(segs[i], err)
+		}
+		pos = 0
+	}
 	return nil
+}
+
+// hasProducers reports whether a segment has batches of producers from a position on.
+func (l *Log) hasProducers(seg *segment, pos int64) (bool, error) {
+	sc, err := l.store.scanner(seg, seg.size.Load(), scanWindow)
+	if err != nil {
+		return false, err
+	}
+	defer l.store.putScanner(sc)
+	for pos < sc.size {
+		h, err := sc.header(pos)
+		if err != nil || h.ProducerID >= 0 {
+			return err == nil, err
+		}
+		pos += int64(h.Size())
+	}
+	return false, nil
 }
 
 // cutPosition finds the first batch of seg that reaches to off or beyond, and the end of
@@ -184,7 +211,9 @@ func (l *Log) publishCutLocked(c *cut) {
 		}
 	}
 	l.snaps = slices.DeleteFunc(slices.Clone(l.snaps), func(s pendingSnapshot) bool { return c.full || s.off > c.end })
-	l.lastSnap = -1
+	if l.lastSnap = -1; l.farAt >= c.end {
+		l.farAt = 0
+	}
 	l.epochsNew = true // written once the cut is done: until then the old point may count
 	l.logEnd.Store(int64(c.end))
 	l.segs.Store(&kept)
@@ -208,7 +237,7 @@ func (l *Log) finishCut(c *cut) error {
 	var st *replayed
 	if err == nil && c.full {
 		st = &replayed{}
-		err = l.store.lowerLogStart(l, c.end)
+		err = l.store.resetLogStart(l, c.end)
 	} else if err == nil {
 		st, err = l.replayCut(c)
 	}
@@ -243,14 +272,10 @@ func (l *Log) cutFiles(c *cut) error {
 	}
 	seg := l.lastSegment()
 	if c.full {
-		// A snapshot of the old log must not meet the new one.
-		return firstErr(l.store.fs.SyncDir(l.dir), seg.create(), l.store.fs.SyncDir(l.dir))
+		// Nothing of the old log must meet the new one, nor what could not be removed before.
+		return firstErr(l.removeStrays(), l.store.fs.SyncDir(l.dir), seg.create(), l.store.fs.SyncDir(l.dir))
 	}
-	f, err := seg.file()
-	if err != nil {
-		return err
-	}
-	if err := f.Truncate(c.pos); err != nil {
+	if err := seg.f.Truncate(c.pos); err != nil {
 		return err
 	}
 	if err := l.cutIndexes(seg); err != nil {
@@ -259,18 +284,31 @@ func (l *Log) cutFiles(c *cut) error {
 	if err := seg.txn.TruncateTo(c.end); err != nil {
 		return err
 	}
-	return firstErr(f.Sync(), seg.off.Sync(), seg.tim.Sync(), seg.txn.Sync(), l.store.fs.SyncDir(l.dir))
+	return firstErr(seg.f.Sync(), seg.off.Sync(), seg.tim.Sync(), seg.txn.Sync(), l.store.fs.SyncDir(l.dir))
+}
+
+// removeStrays removes the files of all segments there are.
+func (l *Log) removeStrays() error {
+	entries, err := l.store.fs.ReadDir(l.dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range slices.Backward(entries) {
+		if belowBase(e.Name, math.MaxInt64) {
+			if err := l.store.fs.Remove(path.Join(l.dir, e.Name)); !isMissing(err) {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // replayCut gives the producers below the cut; nil where there were none.
 func (l *Log) replayCut(c *cut) (*replayed, error) {
-	l.mu.Lock()
-	none, segs := l.prods.Empty(), *l.segs.Load()
-	l.mu.Unlock()
-	if none {
+	if !c.prods {
 		return nil, nil
 	}
-	return l.stateAt(segs, c.end)
+	return l.stateAt(*l.segs.Load(), c.end)
 }
 
 func (l *Log) lastSegment() *segment {

@@ -410,9 +410,7 @@ func TestTruncationWaitsForTheSyncThatRuns(t *testing.T) {
 	slow := &slowSyncs{FS: mem, entered: entered, gate: gate}
 	_, err := l.Append(batch(t, record.None, 1), 9, 0)
 	require.NoError(t, err)
-	f, err := l.activeLocked().file()
-	require.NoError(t, err)
-	l.activeLocked().f = &slowFile{f, slow}
+	l.activeLocked().f = &slowFile{l.activeLocked().f, slow}
 	l.RequestSync()
 	<-entered
 	done := make(chan error, 1)
@@ -437,7 +435,7 @@ func TestTruncationWaitsForTheSyncThatRuns(t *testing.T) {
 
 // hookedReads runs before once, ahead of the nth read.
 type hookedReads struct {
-	fsx.File
+	logFile
 	n      int
 	before func()
 }
@@ -446,7 +444,7 @@ func (f *hookedReads) ReadAt(b []byte, off int64) (int, error) {
 	if f.n--; f.n == 0 {
 		f.before()
 	}
-	return f.File.ReadAt(b, off)
+	return f.logFile.ReadAt(b, off)
 }
 
 func TestAReadThatATruncationComesIntoIsRepeated(t *testing.T) {
@@ -460,8 +458,6 @@ func TestAReadThatATruncationComesIntoIsRepeated(t *testing.T) {
 				require.NoError(t, err)
 			}
 			waitStable(t, l)
-			f, err := l.activeLocked().file()
-			require.NoError(t, err)
 			cut := func() {
 				require.NoError(t, l.TruncateTo(5))
 				_, err := l.Append(sized(t, 333, 77), 1, 0)
@@ -469,7 +465,7 @@ func TestAReadThatATruncationComesIntoIsRepeated(t *testing.T) {
 				_, err = l.Append(batch(t, record.Gzip, 78, 79, 80), 1, 0)
 				require.NoError(t, err)
 			}
-			l.activeLocked().f = &hookedReads{File: f, n: n, before: cut}
+			l.activeLocked().f = &hookedReads{logFile: l.activeLocked().f, n: n, before: cut}
 			if seek {
 				off, ts, found, err := l.OffsetForTimestamp(60, allOffsets)
 				require.NoError(t, err)

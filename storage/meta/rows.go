@@ -232,6 +232,7 @@ type sessionRow struct {
 	Rotated      int64 `gorm:"column:rotated_at"`
 	Expires      int64 `gorm:"column:expires_at"`
 	Revoked      bool
+	UsedTickets  string
 	Version      int64
 }
 
@@ -240,16 +241,18 @@ func (sessionRow) TableName() string { return "sessions" }
 func toSessionRow(s *metadata.Session) sessionRow {
 	return sessionRow{
 		ID: s.ID, UserName: s.User, CurrentHash: blob(s.CurrentHash), PreviousHash: blob(s.PreviousHash), Created: int64(s.CreatedAt),
-		Rotated: int64(s.RotatedAt), Expires: int64(s.ExpiresAt), Revoked: s.Revoked, Version: int64(s.Version),
+		Rotated: int64(s.RotatedAt), Expires: int64(s.ExpiresAt), Revoked: s.Revoked,
+		UsedTickets: text(s.UsedTickets), Version: int64(s.Version),
 	}
 }
 
 func (r sessionRow) entity() (*metadata.Session, error) {
-	return &metadata.Session{
+	s := &metadata.Session{
 		ID: r.ID, User: r.UserName, CurrentHash: blob(r.CurrentHash), PreviousHash: blob(r.PreviousHash),
 		CreatedAt: metadata.Millis(r.Created), RotatedAt: metadata.Millis(r.Rotated),
 		ExpiresAt: metadata.Millis(r.Expires), Revoked: r.Revoked, Version: uint64(r.Version),
-	}, nil
+	}
+	return s, json.Unmarshal([]byte(r.UsedTickets), &s.UsedTickets)
 }
 
 type tokenRow struct {
@@ -260,7 +263,10 @@ type tokenRow struct {
 	Hash     []byte
 	Created  int64 `gorm:"column:created_at"`
 	Expires  int64 `gorm:"column:expires_at"`
-	Version  int64
+	LastUsed int64 `gorm:"column:last_used_at"`
+
+	UsedTickets string
+	Version     int64
 }
 
 func (tokenRow) TableName() string { return "api_tokens" }
@@ -268,14 +274,19 @@ func (tokenRow) TableName() string { return "api_tokens" }
 func toTokenRow(t *metadata.APIToken) tokenRow {
 	return tokenRow{
 		ID: t.ID, UserName: t.User, Name: t.Name, Scopes: text(t.Scopes), Hash: blob(t.Hash),
-		Created: int64(t.CreatedAt), Expires: int64(t.ExpiresAt), Version: int64(t.Version),
+		Created: int64(t.CreatedAt), Expires: int64(t.ExpiresAt), LastUsed: int64(t.LastUsedAt),
+		UsedTickets: text(t.UsedTickets), Version: int64(t.Version),
 	}
 }
 
 func (r tokenRow) entity() (*metadata.APIToken, error) {
 	t := &metadata.APIToken{
 		ID: r.ID, User: r.UserName, Name: r.Name, Hash: blob(r.Hash),
-		CreatedAt: metadata.Millis(r.Created), ExpiresAt: metadata.Millis(r.Expires), Version: uint64(r.Version),
+		CreatedAt: metadata.Millis(r.Created), ExpiresAt: metadata.Millis(r.Expires),
+		LastUsedAt: metadata.Millis(r.LastUsed), Version: uint64(r.Version),
+	}
+	if err := json.Unmarshal([]byte(r.UsedTickets), &t.UsedTickets); err != nil {
+		return nil, err
 	}
 	return t, json.Unmarshal([]byte(r.Scopes), &t.Scopes)
 }

@@ -2,7 +2,7 @@ package meta
 
 // formatVersion numbers the schema below. A file of another version is rebuilt, so a
 // change of the schema needs a new number and no migration.
-const formatVersion = 1
+const formatVersion = 2
 
 // tables is persisted: the state row says which format, cluster and raft index the
 // other tables are of, and carries the checksum over all of their rows.
@@ -89,6 +89,7 @@ var tables = []string{
 		rotated_at INTEGER NOT NULL,
 		expires_at INTEGER NOT NULL,
 		revoked INTEGER NOT NULL,
+		used_tickets TEXT NOT NULL,
 		version INTEGER NOT NULL) WITHOUT ROWID`,
 	`CREATE TABLE api_tokens (
 		id TEXT PRIMARY KEY,
@@ -98,6 +99,8 @@ var tables = []string{
 		hash BLOB,
 		created_at INTEGER NOT NULL,
 		expires_at INTEGER NOT NULL,
+		last_used_at INTEGER NOT NULL,
+		used_tickets TEXT NOT NULL,
 		version INTEGER NOT NULL) WITHOUT ROWID`,
 	`CREATE TABLE signing_keys (
 		kid TEXT PRIMARY KEY,

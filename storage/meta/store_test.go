@@ -139,7 +139,7 @@ func TestAFileThatCannotBeTrustedIsUnusable(t *testing.T) {
 		"an added row": func(t *testing.T, path string) {
 			exec(t, path, "INSERT INTO acls SELECT 'x','User:x','topic','*','literal','all','allow','*',1,1")
 		},
-		"another format":  func(t *testing.T, path string) { exec(t, path, "UPDATE state SET format_version = 2") },
+		"another format":  func(t *testing.T, path string) { exec(t, path, "UPDATE state SET format_version = 1") },
 		"another cluster": func(t *testing.T, path string) { exec(t, path, "UPDATE state SET cluster_id = 'd'") },
 		"no state":        func(t *testing.T, path string) { exec(t, path, "DELETE FROM state") },
 		"no table":        func(t *testing.T, path string) { exec(t, path, "DROP TABLE sessions") },

@@ -114,3 +114,16 @@ func TestASnapshotBringsTheStateBack(t *testing.T) {
 	again.Expire(1000, 10)
 	require.Equal(t, 2, again.Len(), "their transactions are open")
 }
+
+// Compaction keeps the last batch of a producer without its records, and may have removed
+// the marker of its transaction.
+func TestABatchWithoutRecordsOpensNoTransaction(t *testing.T) {
+	t.Parallel()
+	var s State
+	empty := header(7, 0, 0, 2)
+	empty.Attributes, empty.Count = record.AttrTransactional, 0
+	s.apply(empty, nil, 1)
+	s.Commit(0)
+	require.EqualValues(t, 2, s.LastStable(2))
+	require.EqualValues(t, 1, s.Get(7).Last().LastSequence)
+}

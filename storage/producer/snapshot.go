@@ -122,6 +122,24 @@ func (r *snapReader) count(size int) int {
 	return n
 }
 
+// Marked reports whether a transaction of some producer has ended.
+func (s *Snapshot) Marked() bool {
+	for _, p := range s.byID {
+		if p.coord >= 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// EndTransactions forgets which are open. It is for a snapshot of an offset that compaction
+// has passed: all that were open there have ended, and the markers that say so may be gone.
+func (s *Snapshot) EndTransactions() {
+	for _, p := range s.byID {
+		p.TxnFirst = -1
+	}
+}
+
 // DecodeSnapshot reads the state below an offset. A snapshot without trailer is Kafka's
 // own.
 func DecodeSnapshot(b []byte, off model.Offset) (*Snapshot, error) {

@@ -289,7 +289,9 @@ func (s *State) apply(h *record.BatchHeader, m *record.Marker, now int64) (Abort
 	if !control {
 		p.push(Batch{LastOffset: h.LastOffset(), LastSequence: lastSequence(h), ts: h.MaxTimestamp, delta: h.LastOffsetDelta})
 		p.lastTs = h.MaxTimestamp
-		if p.TxnFirst < 0 && h.Attributes.Has(record.AttrTransactional) {
+		// One without records is left of a transaction that has ended, and its marker may be
+		// gone: compaction touches no other.
+		if p.TxnFirst < 0 && h.Attributes.Has(record.AttrTransactional) && h.Count > 0 {
 			p.TxnFirst = h.BaseOffset
 			s.open = append(slices.Clone(s.open), txnSpan{h.ProducerID, h.BaseOffset, -1})
 		}

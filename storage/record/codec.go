@@ -1,11 +1,9 @@
 package record
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/s2"
@@ -61,198 +59,6 @@ const (
 	snappyBlock    = 32 << 10 // as snappy-java
 	keepBuffer     = 4 << 20  // larger buffers are given back to the collector
 )
-
-// Decompressor inflates the records of batches, never beyond its limit. It may be
-// reused but not shared; what it returns is valid until its next use.
-type Decompressor struct {
-	limit int
-	buf   []byte
-	src   bytes.Reader
-	gz    *gzip.Reader
-	lz    *lz4.Reader
-	zs    *zstd.Decoder
-
-	zstream *zstd.Decoder
-}
-
-// NewDecompressor returns one that gives at most limit bytes for a batch.
-func NewDecompressor(limit int) *Decompressor { return &Decompressor{limit: limit} }
-
-func (d *Decompressor) tooLarge() error {
-	return model.Errorf(model.RecordTooLarge, "the batch inflates to more than %d bytes", d.limit)
-}
-
-// Decompress inflates src. Errors: RecordTooLarge beyond the limit, CorruptBatch.
-func (d *Decompressor) Decompress(c Codec, src []byte) ([]byte, error) {
-	if c == None {
-		return src, nil
-	}
-	if cap(d.buf) > keepBuffer {
-		d.buf = nil
-	}
-	out, err := d.inflate(c, src)
-	if out != nil {
-		d.buf = out[:0]
-	}
-	if err == nil {
-		return out, nil
-	}
-	if model.HasCode(err, model.RecordTooLarge) || model.HasCode(err, model.CorruptBatch) {
-		return nil, err
-	}
-	return nil, model.Errorf(model.CorruptBatch, "the %s data of the batch is not valid", c).WithCause(err)
-}
-
-func (d *Decompressor) inflate(c Codec, src []byte) ([]byte, error) {
-	d.src.Reset(src)
-	switch c {
-	case Gzip:
-		return d.inflateGzip()
-	case Snappy:
-		return d.inflateSnappy(src)
-	case LZ4:
-		if d.lz == nil {
-			d.lz = lz4.NewReader(&d.src)
-		} else {
-			d.lz.Reset(&d.src)
-		}
-		return d.readAll(d.lz)
-	case Zstd:
-		return d.inflateZstd(src)
-	}
-	return nil, corrupt("the batch has the unknown codec %d", int8(c))
-}
-
-func (d *Decompressor) inflateGzip() ([]byte, error) {
-	var err error
-	if d.gz == nil {
-		d.gz, err = gzip.NewReader(&d.src)
-	} else {
-		err = d.gz.Reset(&d.src)
-	}
-	if err != nil {
-		d.gz = nil
-		return nil, err
-	}
-	return d.readAll(d.gz)
-}
-
-// maxZstdWindow is the largest window of a frame that does not tell its length:
-// what RFC 8878 asks of every decoder, and what levels up to 19 use. It is memory
-// that the sender chooses.
-const maxZstdWindow = 8 << 20
-
-// inflateZstd decodes a frame that tells its length in one call, where the output
-// itself is the window, and any other as a stream.
-func (d *Decompressor) inflateZstd(src []byte) ([]byte, error) {
-	var h zstd.Header
-	if err := h.Decode(src); err != nil {
-		return nil, err
-	}
-	memory := uint64(max(d.limit, maxZstdWindow))
-	if !h.HasFCS {
-		if d.zstream == nil {
-			zs, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
-				zstd.WithDecoderMaxWindow(maxZstdWindow), zstd.WithDecoderMaxMemory(memory))
-			if err != nil {
-				return nil, err
-			}
-			d.zstream = zs
-		}
-		if err := d.zstream.Reset(&d.src); err != nil {
-			return nil, err
-		}
-		return d.readAll(d.zstream)
-	}
-	if h.FrameContentSize > uint64(d.limit) {
-		return nil, d.tooLarge()
-	}
-	if d.zs == nil {
-		zs, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
-			zstd.WithDecoderMaxWindow(memory), zstd.WithDecoderMaxMemory(memory))
-		if err != nil {
-			return nil, err
-		}
-		d.zs = zs
-	}
-	out, err := d.zs.DecodeAll(src, d.buf[:0])
-	if errors.Is(err, zstd.ErrDecoderSizeExceeded) || len(out) > d.limit {
-		return out, d.tooLarge()
-	}
-	return out, err
-}
-
-// readAll reads r into the buffer, which grows only as bytes arrive.
-func (d *Decompressor) readAll(r io.Reader) ([]byte, error) {
-	out := d.buf[:0]
-	if cap(out) == 0 {
-		out = make([]byte, 0, 16<<10)
-	}
-	for {
-		if len(out) == cap(out) {
-			out = append(out, 0)[:len(out)]
-		}
-		n, err := r.Read(out[len(out):cap(out)])
-		out = out[:len(out)+n]
-		if len(out) > d.limit {
-			return out, d.tooLarge()
-		}
-		if errors.Is(err, io.EOF) {
-			return out, nil
-		}
-		if err != nil {
-			return out, err
-		}
-	}
-}
-
-func (d *Decompressor) inflateSnappy(src []byte) ([]byte, error) {
-	out := d.buf[:0]
-	if !bytes.HasPrefix(src, xerialHeader[:xerialMagicLen]) {
-		return d.snappyBlock(out, src)
-	}
-	if len(src) < len(xerialHeader) {
-		return out, corrupt("the snappy header is cut short")
-	}
-	src = src[len(xerialHeader):]
-	for len(src) > 0 {
-		if len(src) < 4 {
-			return out, corrupt("a snappy block is cut short")
-		}
-		n := binary.BigEndian.Uint32(src)
-		src = src[4:]
-		if uint64(n) > uint64(len(src)) {
-			return out, corrupt("a snappy block is cut short")
-		}
-		var err error
-		if out, err = d.snappyBlock(out, src[:n]); err != nil {
-			return out, err
-		}
-		src = src[n:]
-	}
-	return out, nil
-}
-
-func (d *Decompressor) snappyBlock(out, src []byte) ([]byte, error) {
-	n, err := s2.DecodedLen(src)
-	if err != nil {
-		return out, err
-	}
-	// A block cannot inflate more than 64 times: a length beyond is a lie that
-	// would cost an allocation.
-	if n > d.limit-len(out) {
-		return out, d.tooLarge()
-	}
-	if n > 64*len(src)+64 {
-		return out, corrupt("a snappy block claims to inflate %d bytes to %d", len(src), n)
-	}
-	start := len(out)
-	out = grow(out, n)
-	if _, err := s2.Decode(out[start:start+n:start+n], src); err != nil {
-		return out[:start], err
-	}
-	return out[:start+n], nil
-}
 
 func grow(b []byte, n int) []byte {
 	if cap(b)-len(b) >= n {
@@ -331,7 +137,10 @@ func (c *compressor) compress(codec Codec, dst, src []byte) ([]byte, error) {
 }
 
 func compressSnappy(dst, src []byte) []byte {
-	dst = append(dst, xerialHeader...)
+	return appendSnappyBlocks(append(dst, xerialHeader...), src)
+}
+
+func appendSnappyBlocks(dst, src []byte) []byte {
 	for len(src) > 0 {
 		n := min(len(src), snappyBlock)
 		at := len(dst)

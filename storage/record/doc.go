@@ -2,20 +2,21 @@
 // one form in which records are stored, replicated and handed to binary clients.
 // docs/formats.md states every byte.
 //
-// Builder makes batches of records (the HTTP produce path), Validate checks those
-// that clients hand in whole, ParseBatch and Iterator read stored ones, and the
-// setters change in place what the log assigns. The package has no state and does
-// no I/O; Builder, Decompressor and Iterator are reused and pooled by their
+// Builder makes batches of records (the HTTP produce path), ParseBatch and Iterator
+// read stored ones, Rewriter and Deflater make others of them, and the setters change in
+// place what the log assigns. Those that clients hand in are checked by storage/ingest. The
+// package does no I/O; Builder, Decompressor and Iterator are reused and pooled by their
 // owners. Records alias the batch, or the Decompressor's buffer.
 //
-// Bounds: nothing is allocated by a length that the bytes merely claim. Inflation
-// stops at the Decompressor's limit; zstd frames that do not tell their length get
-// a window of at most 8 MiB.
+// Bounds: nothing is allocated by a length that the bytes merely claim, but out of the
+// Budget. Inflation stops at the Decompressor's limit, MaxInflated for what a node stores. A
+// batch of more than a MiB is counted before there is memory for it, and that memory comes
+// out of the node's Budget, as do a codec's large windows and blocks.
 //
-// Decisions: one header decoder and one record decoder serve validation, recovery
-// and reads. Inflation goes into one buffer instead of a stream of records, since
-// records may then alias it; memory is bounded by the limit times the number of
-// Decompressors in use, which the owner of the pool bounds. Snappy is written in
-// snappy-java's frame, which every client reads. Rejected: kmsg's batch types,
-// which copy; they check this package in its tests.
+// Decisions: one header decoder and one record decoder serve recovery and reads. Inflation
+// goes into one buffer instead of a stream of records, since records may then alias it.
+// Rejected: to let buffers grow with what arrives and bound the number of readers, as a few
+// large batches then stop all who read small ones. Snappy is written in snappy-java's frame,
+// which every client reads. Rejected: kmsg's batch types, which copy; they check this package
+// in its tests.
 package record

@@ -180,7 +180,7 @@ func SetLogAppendTime(batch []byte, ms int64) {
 }
 
 // SetMaxTimestamp writes the largest timestamp and the CRC, for batches of
-// clients that leave it wrong (see Validated).
+// clients that leave it wrong.
 func SetMaxTimestamp(batch []byte, ms int64) {
 	binary.BigEndian.PutUint64(batch[posMaxTimestamp:], uint64(ms))
 	setCRC(batch)

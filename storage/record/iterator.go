@@ -16,7 +16,6 @@ type Iterator struct {
 	header BatchHeader
 	index  int32
 	prev   int64 // offset delta of the record before
-	dense  bool  // offset deltas must be 0, 1, 2…
 	rec    Record
 	raw    []byte // the present record as it is stored
 	hdrs   []Header
@@ -47,7 +46,7 @@ func (b *Batch) Records(d *Decompressor, it *Iterator) error {
 
 // Rewind goes back to before the first record, of the same inflated bytes.
 func (it *Iterator) Rewind() {
-	*it = Iterator{all: it.all, buf: it.all, header: it.header, dense: it.dense, prev: -1, hdrs: it.hdrs[:0]}
+	*it = Iterator{all: it.all, buf: it.all, header: it.header, prev: -1, hdrs: it.hdrs[:0]}
 }
 
 // Next moves to the next record; false at the end or on an error (see Err).
@@ -90,7 +89,7 @@ func (it *Iterator) decode() error {
 	if r.bad || len(r.b) > 0 {
 		return corrupt("record %d does not fit its length", it.index)
 	}
-	if offDelta <= it.prev || offDelta > int64(it.header.LastOffsetDelta) || it.dense && offDelta != it.prev+1 {
+	if offDelta <= it.prev || offDelta > int64(it.header.LastOffsetDelta) {
 		return corrupt("record %d has offset delta %d", it.index, offDelta)
 	}
 	it.prev = offDelta

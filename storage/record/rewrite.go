@@ -81,7 +81,7 @@ func (w *Rewriter) Finish() ([]byte, error) {
 	if !h.Attributes.Has(AttrLogAppendTime) {
 		h.MaxTimestamp = w.maxTs
 	}
-	h.put(out)
+	h.Put(out)
 	return out, nil
 }
 
@@ -93,12 +93,12 @@ func EmptyBatch(dst []byte, h *BatchHeader) []byte {
 	e := *h
 	e.Attributes &^= codecMask | AttrDeleteHorizon
 	e.BaseTimestamp, e.Count = -1, 0
-	e.put(dst[at:])
+	e.Put(dst[at:])
 	return dst
 }
 
-// put writes the header of a whole batch into it, its length and CRC included.
-func (h *BatchHeader) put(out []byte) {
+// Put writes the header of a whole batch into it, its length and CRC included.
+func (h *BatchHeader) Put(out []byte) {
 	be := binary.BigEndian
 	be.PutUint64(out[posBaseOffset:], uint64(h.BaseOffset))
 	be.PutUint32(out[posLength:], uint32(len(out)-LengthSize))

@@ -25,8 +25,8 @@ func (a *api) getAs(accept, path string) *answer {
 	return a.Do(request{Method: "GET", Path: path, Token: a.admin, Header: map[string]string{"Accept": accept}})
 }
 
-// ndjson splits an answer into its lines: the records and the last one.
-func ndjson(t testing.TB, x *answer) (records []object, last object) {
+// readLines splits an answer into its lines: the records and the last one.
+func readLines(t testing.TB, x *answer) (records []object, last object) {
 	t.Helper()
 	require.Equal(t, lines, x.Header.Get("Content-Type"))
 	require.Equal(t, "no-store", x.Header.Get("Cache-Control"))
@@ -86,7 +86,7 @@ func TestAFetchAsNDJSONIsARecordALineThenTheEnd(t *testing.T) {
 		"offset=0&max_records=2": {0, 2, "limit"}, "timestamp=3001": {3, 6, "latest"}, "offset=0&max_bytes=3": {0, 3, "limit"},
 	} {
 		page := decoded(t, a.get(one+query), 200)
-		records, last := ndjson(t, wants(t, a.getAs(lines, one+query), 200, ""))
+		records, last := readLines(t, wants(t, a.getAs(lines, one+query), 200, ""))
 		require.Len(t, records, want.to-want.from, query)
 		for i, r := range records {
 			require.Equal(t, page["records"].([]any)[i], any(r), "%s: the same records as in JSON", query)
@@ -115,7 +115,7 @@ func TestLongAnswersAreStreamedWhole(t *testing.T) {
 	one := path + "/partitions/0/records?offset=0&max_records=10000&max_bytes=67108864"
 	page := decoded(t, a.get(one), 200)
 	require.Len(t, page["records"], 4000)
-	records, last := ndjson(t, wants(t, a.getAs(lines, one), 200, ""))
+	records, last := readLines(t, wants(t, a.getAs(lines, one), 200, ""))
 	require.Len(t, records, 4000)
 	for i, r := range records {
 		require.Equal(t, json.Number(fmt.Sprint(i)), r["offset"])
@@ -212,7 +212,7 @@ func TestALongPollForBatchesWaitsAndEnds(t *testing.T) {
 	a.records(path, object{"value": "x"})
 	got, _ := decodeBatches(t, wants(t, <-first, 200, "").Body)
 	require.Equal(t, []string{"0=x"}, got)
-	records, _ := ndjson(t, <-line)
+	records, _ := readLines(t, <-line)
 	require.Len(t, records, 1)
 	gone, goneLines := poll(batches, target+"1"), poll(lines, target+"1")
 	wants(t, a.remove(path), 204, "")
@@ -225,7 +225,7 @@ func TestALongPollForBatchesWaitsAndEnds(t *testing.T) {
 	x := wants(t, <-stopped, 200, "")
 	require.Empty(t, x.Body)
 	require.Equal(t, "0", tidewire(t, x, "Next-Offset"))
-	_, last := ndjson(t, wants(t, <-stoppedLines, 200, ""))
+	_, last := readLines(t, wants(t, <-stoppedLines, 200, ""))
 	require.Equal(t, "node-stopping", last["end"].(object)["reason"])
 }
 

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -55,6 +56,23 @@ func userPath(rest string) func(string) string {
 func makeTopic(a *api, name string) { a.t.Helper(); a.topic(name, 1, nil) }
 func makeUser(a *api, name string)  { a.t.Helper(); a.user(name) }
 
+// tokenPaths are the paths of the tokens that makeToken has made, by the user's name.
+var tokenPaths sync.Map
+
+func makeToken(a *api, name string) {
+	a.t.Helper()
+	a.user(name)
+	_, path := a.apiToken(name, object{"name": "n"})
+	tokenPaths.Store(name, path)
+}
+
+func tokenPath(name string) string {
+	if path, ok := tokenPaths.Load(name); ok {
+		return path.(string)
+	}
+	return "/v1/users/" + name + "/tokens/none"
+}
+
 func constant(v any) func(*api, string) any { return func(*api, string) any { return v } }
 
 var oneRecord = constant(object{"records": []object{{"key": "k", "value": "v"}}})
@@ -75,10 +93,11 @@ var rows = map[string]row{
 			x := a.Do(request{Method: "POST", Path: "/v1/auth/login", Body: object{"username": name, "password": userPassword}})
 			return object{"refresh_token": decoded(a.t, x, 200)["refresh_token"]}
 		}},
-	"logout":     {access: anyUser, path: fixed("/v1/auth/logout"), success: 204},
-	"me":         {access: anyUser, path: fixed("/v1/auth/me"), success: 200},
-	"jwks":       {access: public, path: fixed("/.well-known/jwks.json"), success: 200},
-	"setupState": {access: public, path: fixed("/v1/setup"), success: 200},
+	"logout":       {access: anyUser, path: fixed("/v1/auth/logout"), success: 204},
+	"createTicket": {access: anyUser, path: fixed("/v1/auth/tickets"), success: 200},
+	"me":           {access: anyUser, path: fixed("/v1/auth/me"), success: 200},
+	"jwks":         {access: public, path: fixed("/.well-known/jwks.json"), success: 200},
+	"setupState":   {access: public, path: fixed("/v1/setup"), success: 200},
 	// A node with users refuses the setup; TestTheSetupMakesTheFirstAdministrator has
 	// the way to 201.
 	"setup": {access: public, path: fixed("/v1/setup"), success: 409,
@@ -93,9 +112,16 @@ var rows = map[string]row{
 	"deleteUser": {access: admins, path: userPath(""), prepare: makeUser, success: 204, missing: "/v1/users/nobody-here", code: "unknown-user"},
 	"setPassword": {access: admins, path: userPath("/set-password"), prepare: makeUser, success: 204,
 		body: constant(object{"password": "another password"}), missing: "/v1/users/nobody-here/set-password", code: "unknown-user"},
-	"listACLs":   {access: admins, path: fixed("/v1/acls"), success: 200},
-	"createACL":  {access: admins, path: fixed("/v1/acls"), success: 201, body: ruleBody},
-	"deleteACLs": {access: admins, path: func(name string) string { return "/v1/acls?principal=User:" + name }, success: 200},
+	"listTokens": {access: admins, path: userPath("/tokens"), prepare: makeUser, success: 200, missing: "/v1/users/nobody-here/tokens", code: "unknown-user"},
+	"createToken": {access: admins, path: userPath("/tokens"), prepare: makeUser, success: 201, body: constant(object{"name": "ci", "expires_in_s": 60}),
+		missing: "/v1/users/nobody-here/tokens", code: "unknown-user"},
+	"deleteToken": {access: admins, path: tokenPath, prepare: makeToken, success: 204, missing: "/v1/users/admin/tokens/none", code: "not-found"},
+	"checkACL": {access: admins, path: fixed("/v1/acls/check"), success: 200,
+		body: constant(object{"principal": "User:x", "operation": "read", "resource_type": "topic", "resource_name": "t"})},
+	"topicAccess": {access: admins, path: topicPath("/access"), prepare: makeTopic, success: 200, missing: "/v1/topics/not-there/access", code: "unknown-topic"},
+	"listACLs":    {access: admins, path: fixed("/v1/acls"), success: 200},
+	"createACL":   {access: admins, path: fixed("/v1/acls"), success: 201, body: ruleBody},
+	"deleteACLs":  {access: admins, path: func(name string) string { return "/v1/acls?principal=User:" + name }, success: 200},
 
 	"listTopics": {access: anyUser, path: fixed("/v1/topics"), success: 200},
 	"createTopic": {access: byRule, operation: "create", path: fixed("/v1/topics"), success: 201,
@@ -120,6 +146,7 @@ var rows = map[string]row{
 		missing: "/v1/topics/not-there/records", code: "unknown-topic"},
 	"producePartition": {access: byRule, operation: "write", path: topicPath("/partitions/0/records"), prepare: makeTopic, success: 200,
 		body: oneRecord, missing: "/v1/topics/not-there/partitions/0/records", code: "unknown-topic"},
+	"createProducer": {access: byRule, operation: "idempotent-write", cluster: true, path: fixed("/v1/producers"), success: 200},
 	"fetch": {access: byRule, operation: "read", path: topicPath("/partitions/0/records?offset=earliest"), prepare: makeTopic, success: 200,
 		missing: "/v1/topics/not-there/partitions/0/records?offset=earliest", code: "unknown-topic"},
 	"getRecord": {access: byRule, operation: "read", path: topicPath("/partitions/0/records/0"), success: 200,

@@ -56,20 +56,8 @@ func TestUnbuiltPartsOfProduceAnswer501AndStoreNothing(t *testing.T) {
 	body := `{"records":[{"value":"x"}]}`
 	t.Run("rows", func(t *testing.T) {
 		for _, c := range []struct{ name, query, pointer, header, value string }{
-			{"results", "?results=all", "query:results", "", ""},
 			{"Idempotency-Key", "", "header:Idempotency-Key", "Idempotency-Key", "k1"},
-			{"Tidewire-Expected-Offset", "", "header:Tidewire-Expected-Offset", "Tidewire-Expected-Offset", "0"},
-			{"Tidewire-Producer-Id", "", "header:Tidewire-Producer-Id", "Tidewire-Producer-Id", "1"},
-			{"Tidewire-Producer-Epoch", "", "header:Tidewire-Producer-Epoch", "Tidewire-Producer-Epoch", "1"},
-			{"Tidewire-Producer-Sequence", "", "header:Tidewire-Producer-Sequence", "Tidewire-Producer-Sequence", "1"},
-			{"Tidewire-Sequence", "", "header:Tidewire-Sequence", "Tidewire-Sequence", "1"},
 			{"Tidewire-Transaction", "", "header:Tidewire-Transaction", "Tidewire-Transaction", "t"},
-			{"gzip", "", "header:Content-Encoding", "Content-Encoding", "gzip"},
-			{"zstd", "", "header:Content-Encoding", "Content-Encoding", "zstd"},
-			{"Zstd", "", "header:Content-Encoding", "Content-Encoding", "Zstd"},
-			{"NDJSON", "", "header:Content-Type", "Content-Type", "application/x-ndjson"},
-			{"NDJSON with a charset", "", "header:Content-Type", "Content-Type", "application/x-ndjson; charset=utf-8"},
-			{"batches", "", "header:Content-Type", "Content-Type", "application/vnd.kafka.record-batches"},
 		} {
 			t.Run(c.name, func(t *testing.T) {
 				t.Parallel()
@@ -94,29 +82,4 @@ func (a *api) logEnd(path string, partition int) int64 {
 	a.t.Helper()
 	parts := decoded(a.t, a.get(path), 200)["partitions"].([]any)
 	return number(a.t, parts[partition].(object)["log_end_offset"])
-}
-
-func TestUnbuiltPartsOfOtherRoutesAnswer501(t *testing.T) {
-	t.Parallel()
-	a := sharedAPI(t)
-	path := a.topic("unbuilt.parts", 1, nil)
-	fetch := path + "/partitions/0/records?offset=earliest"
-	type header = map[string]string
-	for name, c := range map[string]struct {
-		q       request
-		pointer string
-	}{
-		"cookie login":             {request{Method: "POST", Path: "/v1/auth/login?session=cookie", Body: `{"username":"admin","password":"x"}`}, "query:session"},
-		"compressed topic":         {request{Method: "POST", Path: "/v1/topics", Body: `{"name":"gz"}`, Header: header{"Content-Encoding": "gzip"}}, "header:Content-Encoding"},
-		"compressed login":         {request{Method: "POST", Path: "/v1/auth/login", Body: `{}`, Header: header{"Content-Encoding": "zstd"}}, "header:Content-Encoding"},
-		"compressed, not readable": {request{Method: "POST", Path: "/v1/users", Body: "\x1f\x8b", Header: header{"Content-Encoding": "gzip"}}, "header:Content-Encoding"},
-	} {
-		c.q.Token = a.admin
-		x := wants(t, a.Do(c.q), 501, "not-implemented")
-		require.Equal(t, []string{c.pointer}, pointers(t, x), name)
-		checkNotApplied(t, c.q.Method, x)
-	}
-	wants(t, a.get("/v1/topics/gz"), 404, "unknown-topic")
-	x := a.Do(request{Method: "GET", Path: fetch + "&ticket=abc"})
-	wants(t, x, 501, "not-implemented")
 }

@@ -3,6 +3,8 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
+	"io"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -124,6 +126,44 @@ func TestDigitsAndBytesStayAsTheyAre(t *testing.T) {
 	check("at first")
 	n.restart(t, false)
 	check("after kill -9")
+}
+
+// A topic of several partitions comes through consume and produce as it was, each record in
+// its partition, and again through the body of lines that consume writes.
+func TestATopicOfManyPartitionsIsCopiedAsItIs(t *testing.T) {
+	t.Parallel()
+	n := startNode(t)
+	a := admin(t, n)
+	var in strings.Builder
+	for i, e := range exacts() {
+		for p := range 3 {
+			fmt.Fprintf(&in, "{%s,\"partition\":%d,\"timestamp\":%d}\n", e.json, p, exactStart+100*i+p)
+		}
+	}
+	for _, topic := range []string{"from", "by-command", "by-lines"} {
+		a.createTopic(t, topic, 3, map[string]any{"retention.ms": -1})
+	}
+	n.must(t, a.token, in.String(), "produce", "from")
+	copied := n.must(t, a.token, "", "consume", "from", "-o", "json")
+	n.must(t, a.token, copied, "produce", "by-command", "--batch-size", "10")
+	req, err := http.NewRequestWithContext(t.Context(), "POST", n.URL()+"/v1/topics/by-lines/records", strings.NewReader(copied))
+	require.NoError(t, err)
+	req.Header.Set("Authorization", "Bearer "+a.token)
+	req.Header.Set("Content-Type", "application/x-ndjson")
+	res, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(req)
+	require.NoError(t, err)
+	body, err := io.ReadAll(res.Body)
+	require.NoError(t, err)
+	require.NoError(t, res.Body.Close())
+	var last answerLine
+	require.NoError(t, json.Unmarshal(body, &last), "%s", body)
+	require.EqualValues(t, 3*len(exacts()), last.Summary.Records)
+	for p := range 3 {
+		want := a.readPartition(t, "from", p, 1000)
+		require.Len(t, want, len(exacts()))
+		sameRecords(t, want, a.readPartition(t, "by-command", p, 1000))
+		sameRecords(t, want, a.readPartition(t, "by-lines", p, 1000))
+	}
 }
 
 // readOneByOne fetches each record on its own.

@@ -254,6 +254,28 @@ func TestWebSocketByCommand(t *testing.T) {
 	require.Equal(t, 2, n.cli(t, a.token, "", "ws", "/v1/ws/consume", "--count", "-1").code)
 }
 
+func TestProducingOverAWebSocketByCommand(t *testing.T) {
+	t.Parallel()
+	n := startNode(t)
+	a := admin(t, n)
+	a.createTopic(t, "t", 1, nil)
+	var in strings.Builder
+	for i := range 300 {
+		fmt.Fprintf(&in, `{"op":"produce","id":%d,"topic":"t","records":[{"value":"%d"}]}`+"\n", i, i)
+	}
+	frames := strings.Split(strings.TrimSpace(n.must(t, a.token, in.String(), "ws", "/v1/ws/produce", "--count", "300")), "\n")
+	require.Len(t, frames, 300)
+	for i, f := range frames {
+		got := parse[map[string]any](t, f)
+		require.Equal(t, "produced", got["op"])
+		require.EqualValues(t, i, got["id"])
+		require.EqualValues(t, i, got["results"].([]any)[0].(map[string]any)["offset"])
+	}
+	records := a.readPartition(t, "t", 0, 1000)
+	require.Len(t, records, 300)
+	require.Equal(t, "299", string(records[299].Value))
+}
+
 func TestMeasurementsByCommand(t *testing.T) {
 	t.Parallel()
 	n := startNode(t)

@@ -22,8 +22,15 @@ const (
 // clientFrame is one frame as the reader hands it to the session.
 type clientFrame struct {
 	id  json.RawMessage // a JSON string or number, nil where the frame has none
-	cmd any             // *subscription, creditCmd, pauseCmd, seekCmd, unsubscribeCmd, authCmd
+	cmd any             // *produceCmd, *subscription, creditCmd, pauseCmd, seekCmd, unsubscribeCmd, authCmd
 	err error           // the frame cannot be followed
+}
+
+// drop gives back what a frame holds that nobody follows.
+func (f *clientFrame) drop() {
+	if c, ok := f.cmd.(*produceCmd); ok {
+		c.refuse()
+	}
 }
 
 type (

@@ -1,6 +1,6 @@
-// Package ws is the WebSocket door: GET /v1/ws/consume as a reader without a group
-// (api.md §4). It decodes frames, calls the broker and encodes what comes; rights are
-// looked at in the broker, on every read.
+// Package ws is the WebSocket door: GET /v1/ws/consume as a reader without a group, and
+// GET /v1/ws/produce (api.md §4). It decodes frames, calls the broker and encodes what
+// comes; rights are looked at in the broker, on every read and with every produce frame.
 //
 // # State, goroutines, memory
 //
@@ -13,6 +13,11 @@
 // wake by the partitions and the metadata they follow and by the clock of their token,
 // never by polling. Lock order: Handler.mu, then nothing; no session holds a lock while
 // it reads or writes.
+//
+// A socket that produces has the same two goroutines. Its frames are decoded in place and
+// their records copied by the broker, so that what is under way, 128 frames at most, holds
+// no text; "ws/write" answers in order and takes no further frame while a client does not
+// read its answers. What frames hold counts in the node's budget (internal/inflight).
 //
 // # Start and stop
 //

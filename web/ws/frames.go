@@ -16,6 +16,48 @@ type ConsumeFrames struct {
 	Server ServerFrames `json:"server"`
 }
 
+// ProduceFrames are the frames of GET /v1/ws/produce. Each is one JSON object in a text
+// message.
+type ProduceFrames struct {
+	Client ProduceClientFrames `json:"client"`
+	Server ProduceServerFrames `json:"server"`
+}
+
+// ProduceClientFrames are what a producing client may send, by their op.
+type ProduceClientFrames struct {
+	Produce ProduceFrame `json:"produce"`
+	Auth    AuthFrame    `json:"auth"`
+}
+
+// ProduceServerFrames are what a producing client gets, by their op.
+type ProduceServerFrames struct {
+	Produced      ProducedFrame      `json:"produced"`
+	Authenticated AuthenticatedFrame `json:"authenticated"`
+	AuthExpiring  AuthExpiringFrame  `json:"auth-expiring"`
+	Error         ErrorFrame         `json:"error"`
+	End           EndFrame           `json:"end"`
+}
+
+// ProduceFrame stores records in one topic, as a produce request does.
+type ProduceFrame struct {
+	Op        string             `json:"op" binding:"required" enums:"produce"`
+	ID        any                `json:"id"` // a string or number, repeated in the answer
+	Topic     string             `json:"topic" binding:"required"`
+	Acks      string             `json:"acks" enums:"all,leader,none,-1,1,0" default:"all"`
+	TimeoutMs int64              `json:"timeout_ms" minimum:"1" maximum:"600000" default:"30000"` // how long acks=all may take
+	Records   []rest.RecordInput `json:"records" binding:"required" minItems:"1" maxItems:"1000000"`
+}
+
+// ProducedFrame answers produce: one result a record, in their order. Under acks=none there
+// are none, but the number of records that were accepted. Where all failed alike an error
+// frame answers instead.
+type ProducedFrame struct {
+	AnswerFrame
+	Results  []rest.ProduceResult `json:"results"`
+	Accepted *int64               `json:"accepted" extensions:"x-nullable"` // null but for acks=none
+	Warning  *string              `json:"warning" extensions:"x-nullable"`  // what the producer should know though records were stored
+}
+
 // ClientFrames are what the client may send, by their op.
 type ClientFrames struct {
 	Subscribe   SubscribeFrame   `json:"subscribe"`

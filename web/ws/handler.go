@@ -13,6 +13,7 @@ import (
 	"tidewire/api/problem"
 	"tidewire/auth"
 	"tidewire/broker"
+	"tidewire/internal/inflight"
 	"tidewire/internal/lifecycle"
 	"tidewire/internal/model"
 
@@ -26,9 +27,9 @@ const Subprotocol = "tidewire.v1.json"
 // DefaultMaxSockets is how many sockets a Handler holds open unless told otherwise.
 const DefaultMaxSockets = 10_000
 
-// Tokens tells whom an access token belongs to; *auth.Tokens is one.
+// Tokens makes credentials of bearer tokens; *auth.Tokens is one.
 type Tokens interface {
-	Verify(ctx context.Context, token string) (*auth.Principal, error)
+	Credential(token string) auth.Credential
 }
 
 // Config is what a Handler is made of. Broker, Tokens and Group are required.
@@ -41,7 +42,8 @@ type Config struct {
 	// AllowedOrigins says which pages of other origins may open sockets; nil: none. It
 	// is not asked for pages of the node's own origin.
 	AllowedOrigins func(r *http.Request) bool
-	MaxSockets     int // 0: DefaultMaxSockets; more are refused with rate-limited
+	Inflight       *inflight.Budget // bounds the bytes of produce frames under way; nil: nothing does
+	MaxSockets     int              // 0: DefaultMaxSockets; more are refused with rate-limited
 }
 
 // Handler serves the WebSocket endpoints. It is safe for concurrent use.
@@ -53,6 +55,7 @@ type Handler struct {
 	now        func() time.Time
 	origins    func(r *http.Request) bool
 	maxSockets int
+	budget     *inflight.Budget
 	times      timing
 	upgrader   websocket.Upgrader
 	stopping   chan struct{} // closed by Shutdown
@@ -83,7 +86,7 @@ var protocolTimes = timing{
 func New(c Config) *Handler {
 	h := &Handler{
 		broker: c.Broker, tokens: c.Tokens, group: c.Group, logger: c.Logger, now: c.Now,
-		origins: c.AllowedOrigins, maxSockets: c.MaxSockets, times: protocolTimes,
+		origins: c.AllowedOrigins, maxSockets: c.MaxSockets, budget: c.Inflight, times: protocolTimes,
 		stopping: make(chan struct{}), sockets: map[*session]struct{}{}, idle: make(chan struct{}),
 	}
 	if h.logger == nil {
@@ -111,9 +114,8 @@ func New(c Config) *Handler {
 // over plain HTTP: unauthenticated, token-expired, forbidden, unknown-topic,
 // unknown-partition, offset-out-of-range, invalid-argument, rate-limited, not-implemented
 // or leader-unavailable. Otherwise the connection is taken over and Consume returns at
-// once; the socket lives on in goroutines of the Group. The caller was authenticated by
-// token, which is verified again for as long as the socket is open; where token is "",
-// caller.Verify does that, and must stay usable after the request.
+// once; the socket lives on in goroutines of the Group, and the caller's credential is
+// verified again for as long as it is open.
 //
 //	@ID				consume
 //	@Summary		Read topics over a WebSocket
@@ -126,10 +128,11 @@ func New(c Config) *Handler {
 //	@Param			max_records	query	int		false	"most records in one frame"	minimum(1)	maximum(10000)	default(500)
 //	@Param			encoding	query	string	false	"how values are given"	Enums(auto, json, text, base64)	default(auto)
 //	@Param			isolation	query	string	false	"which records are seen"	Enums(read_committed, read_uncommitted)	default(read_committed)
+//	@Param			ticket		query	string	false	"one-time ticket in place of a header; see createTicket"
 //	@Success		101			{object}	ConsumeFrames	"frames follow"
 //	@Router			/v1/ws/consume [get]
 //	@x-errors		["unknown-topic","unknown-partition","offset-out-of-range","rate-limited","not-implemented","leader-unavailable"]
-func (h *Handler) Consume(w http.ResponseWriter, r *http.Request, caller broker.Caller, token string) error {
+func (h *Handler) Consume(w http.ResponseWriter, r *http.Request, caller broker.Caller) error {
 	if err := checkHandshake(r); err != nil {
 		return err
 	}
@@ -140,7 +143,7 @@ func (h *Handler) Consume(w http.ResponseWriter, r *http.Request, caller broker.
 	if err := h.mayOpen(r); err != nil {
 		return err
 	}
-	s := h.newSession(caller, token, problem.Occurrence{
+	s := h.newSession(caller, problem.Occurrence{
 		Path: strings.Clone(r.URL.EscapedPath()), RequestID: w.Header().Get("X-Request-Id"),
 	})
 	if err := h.add(s); err != nil {

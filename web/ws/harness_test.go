@@ -246,7 +246,7 @@ func (n *node) addUser(name string, admin bool) {
 
 func (n *node) token(user string) string {
 	n.t.Helper()
-	g, err := n.auth.Service.Login(context.Background(), user, password)
+	g, err := n.auth.Service.Login(context.Background(), auth.LoginRequest{Username: user, Password: password})
 	require.NoError(n.t, err)
 	return g.AccessToken
 }
@@ -324,9 +324,11 @@ func (n *node) serve(w http.ResponseWriter, r *http.Request) {
 	token := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
 	p, err := n.auth.Tokens.Verify(r.Context(), token)
 	if err == nil {
-		// As the router's, the caller's own Verify dies with the request.
-		dead := func(context.Context) error { return errors.New("used after the request") }
-		err = n.handler.Consume(w, r, broker.Caller{Principal: p, Host: "127.0.0.1", Verify: dead}, token)
+		serve := n.handler.Consume
+		if r.URL.Path == producePath {
+			serve = n.handler.Produce
+		}
+		err = serve(w, r, broker.Caller{Principal: p, Host: "127.0.0.1", Credential: n.auth.Tokens.Credential(token)})
 	}
 	if err != nil {
 		problem.Write(w, err, problem.Occurrence{Path: r.URL.EscapedPath(), RequestID: "req-1"})
@@ -347,6 +349,7 @@ type client struct {
 type dialOptions struct {
 	user      string // root
 	token     string
+	path      string // /v1/ws/consume
 	query     string
 	header    http.Header
 	protocols []string
@@ -370,7 +373,10 @@ func (n *node) handshake(o dialOptions) (*websocket.Conn, *http.Response, error)
 		NetDialContext: func(context.Context, string, string) (net.Conn, error) { return n.dial() },
 		Subprotocols:   o.protocols, HandshakeTimeout: time.Minute,
 	}
-	u := "ws://node.example/v1/ws/consume"
+	if o.path == "" {
+		o.path = "/v1/ws/consume"
+	}
+	u := "ws://node.example" + o.path
 	if o.query != "" {
 		u += "?" + o.query
 	}

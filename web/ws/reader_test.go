@@ -386,7 +386,7 @@ func TestAPositionBeyondTheLogRefusesTheSubscription(t *testing.T) {
 // reading is a session of root that has subscribed and has no socket.
 func (n *node) reading(members string) *session {
 	n.t.Helper()
-	s := n.handler.newSession(n.caller, "", problem.Occurrence{})
+	s := n.handler.newSession(n.caller, problem.Occurrence{})
 	n.t.Cleanup(s.stream.Close)
 	f := decodeFrame([]byte(`{"op":"subscribe",` + members + `}`))
 	require.NoError(n.t, f.err)

@@ -21,12 +21,13 @@ import (
 type session struct {
 	h       *Handler
 	stream  *broker.Stream
-	caller  broker.Caller
+	user    string // the caller's
 	at      problem.Occurrence
 	byQuery bool // the query subscribed; frames may not
 	reader  *reader
-	expires time.Time // of the token; zero: never
-	warned  bool      // auth-expiring was sent for this token
+	produce *producing // of a socket that produces; nil: one that consumes
+	expires time.Time  // of the token; zero: never
+	warned  bool       // auth-expiring was sent for this token
 
 	conn     *websocket.Conn
 	net      atomic.Pointer[pacedConn] // nil before the handshake
@@ -44,20 +45,10 @@ type ending struct {
 	reason string
 }
 
-func (h *Handler) newSession(caller broker.Caller, token string, at problem.Occurrence) *session {
-	if token != "" {
-		caller.Verify = h.verifier(token)
-	}
+func (h *Handler) newSession(caller broker.Caller, at problem.Occurrence) *session {
 	return &session{
-		h: h, stream: h.broker.NewStream(caller), caller: caller, at: at, expires: caller.Principal.ExpiresAt,
+		h: h, stream: h.broker.NewStream(caller), user: caller.Principal.Name, at: at, expires: caller.Principal.ExpiresAt,
 		frames: make(chan clientFrame), pings: make(chan string, 1), leaving: make(chan struct{}),
-	}
-}
-
-func (h *Handler) verifier(token string) func(context.Context) error {
-	return func(ctx context.Context) error {
-		_, err := h.tokens.Verify(ctx, token)
-		return err
 	}
 }
 
@@ -119,6 +110,7 @@ func (s *session) readFrames(context.Context) {
 		select {
 		case s.frames <- f:
 		case <-s.leaving:
+			f.drop()
 		}
 		// While a frame waited for run, pongs waited behind it.
 		if err := s.conn.SetReadDeadline(time.Now().Add(s.h.times.pong)); err != nil {
@@ -136,6 +128,9 @@ func (s *session) readFrame() (clientFrame, error) {
 	if kind != websocket.TextMessage {
 		return clientFrame{err: model.Errorf(model.MalformedBody, "frames are text; a binary one came")}, nil
 	}
+	if s.produce != nil {
+		return s.produce.read(r)
+	}
 	b, err := io.ReadAll(io.LimitReader(r, maxFrameBytes+1))
 	switch {
 	case err != nil:
@@ -148,6 +143,10 @@ func (s *session) readFrame() (clientFrame, error) {
 
 // run is the session's life after the handshake.
 func (s *session) run(ctx context.Context) {
+	if s.produce != nil {
+		s.end(s.produce.live(ctx))
+		return
+	}
 	s.end(s.live(ctx))
 }
 
@@ -191,6 +190,7 @@ func (s *session) advance(ctx context.Context) (sent bool, _ *ending) {
 	if err := s.stream.Check(ctx); err != nil {
 		return false, s.failed(err)
 	}
+	s.noteExpiry(s.stream.Caller().Principal.ExpiresAt)
 	if end := s.warnExpiry(); end != nil || s.reader == nil {
 		return false, end
 	}
@@ -304,10 +304,11 @@ func (s *session) leave(end ending) {
 	defer wait.Stop()
 	for {
 		select {
-		case _, open := <-s.frames:
+		case f, open := <-s.frames:
 			if !open {
 				return
 			}
+			f.drop()
 		case <-wait.C:
 			return
 		}
@@ -349,6 +350,13 @@ func (s *session) armToken(t *time.Timer) {
 	}
 	// The wall clock may be set meanwhile, hence the upper bound.
 	t.Reset(min(max(left, time.Millisecond), s.h.times.ping))
+}
+
+// noteExpiry takes over when the credential ends, which a session in use puts off.
+func (s *session) noteExpiry(at time.Time) {
+	if !at.Equal(s.expires) {
+		s.expires, s.warned = at, false
+	}
 }
 
 // warnExpiry tells the client, once for each token, that its token will end.
@@ -422,15 +430,17 @@ func (s *session) announce(id json.RawMessage) *ending {
 
 // onAuth takes a new token of the same user; any other ends the socket.
 func (s *session) onAuth(ctx context.Context, id json.RawMessage, c authCmd) *ending {
-	p, err := s.h.tokens.Verify(ctx, c.token)
+	caller := s.stream.Caller()
+	caller.Credential = s.h.tokens.Credential(c.token)
+	p, err := caller.Credential.Verify(ctx)
 	switch {
 	case err != nil:
 		return s.failed(err)
-	case p.Name != s.caller.Principal.Name:
+	case p.Name != s.user:
 		return s.failed(model.Errorf(model.Unauthenticated, "the token belongs to another user"))
 	}
-	s.caller.Principal, s.caller.Verify = p, s.h.verifier(c.token)
-	s.stream.SetCaller(s.caller)
+	caller.Principal = p
+	s.stream.SetCaller(caller)
 	s.expires, s.warned = p.ExpiresAt, false
 	answer := AuthenticatedFrame{AnswerFrame: AnswerFrame{"authenticated", id}}
 	if !p.ExpiresAt.IsZero() {

@@ -75,9 +75,20 @@ func TestWhatIsNotBuiltAnswersNotImplemented(t *testing.T) {
 			require.Error(t, err)
 			require.Equal(t, http.StatusNotImplemented, resp.StatusCode, row.field)
 		}
-		_, resp, err := n.handshake(dialOptions{query: "ticket=x"})
-		require.Error(t, err)
-		require.Equal(t, http.StatusNotImplemented, resp.StatusCode)
+	})
+}
+
+// A ticket is for who authenticates the caller, before the handshake comes here.
+func TestATicketInTheQueryIsNoSubscription(t *testing.T) {
+	inBubble(t, func(t *testing.T, n *node) {
+		n.topic("t", 1)
+		conn, _, err := n.handshake(dialOptions{query: "ticket=x"})
+		require.NoError(t, err)
+		require.NoError(t, conn.WriteMessage(websocket.TextMessage, []byte(`{"op":"subscribe","topics":["t"]}`)))
+		_, frame, err := conn.ReadMessage()
+		require.NoError(t, err)
+		require.Contains(t, string(frame), `"op":"subscribed"`, "nothing was subscribed by the query")
+		require.NoError(t, conn.Close())
 	})
 }
 

@@ -195,7 +195,12 @@ func parseQuery(raw string) (*subscription, error) {
 	}
 	names := make([]string, 0, len(query))
 	for name := range query {
-		names = append(names, name)
+		if name != "ticket" { // it was used by who authenticated the caller
+			names = append(names, name)
+		}
+	}
+	if len(names) == 0 {
+		return nil, nil
 	}
 	slices.Sort(names)
 	list := make([]member, 0, len(names))
@@ -213,9 +218,6 @@ func parseQuery(raw string) (*subscription, error) {
 			}
 		}
 		list = append(list, member{name, form(query[name])})
-	}
-	if query.Has("ticket") {
-		return nil, notBuilt("query:ticket", "the query parameter ticket")
 	}
 	return decodeSubscription("query:", list)
 }

@@ -261,7 +261,7 @@ func (l *loop) answered(ctx context.Context, i int) {
 	c := &l.conns[i]
 	c.in.taken = 0
 	if c.r == nil {
-		c.r = bufio.NewReaderSize(&c.in, 4096)
+		c.r = bufio.NewReaderSize(&c.in, readBuffer)
 	}
 	c.r.Reset(&c.in)
 	status, last, err := c.readAnswer()

@@ -76,7 +76,10 @@ func TestBothWaysOfSendingCountAlike(t *testing.T) {
 		errors  int64
 		size    int
 	}{
-		"whole":   {answer: func(w http.ResponseWriter, _ *http.Request, _ int64) { _, _ = io.WriteString(w, good) }, records: requests},
+		"whole": {answer: func(w http.ResponseWriter, _ *http.Request, _ int64) { _, _ = io.WriteString(w, good) }, records: requests},
+		"long": {answer: func(w http.ResponseWriter, _ *http.Request, n int64) {
+			_, _ = io.WriteString(w, strings.Repeat(good, 10*(1+int(n%2)*20)))
+		}, records: requests},
 		"trickle": {answer: func(w http.ResponseWriter, _ *http.Request, _ int64) { trickle(w, good) }, records: requests},
 		"chunked": {answer: func(w http.ResponseWriter, _ *http.Request, _ int64) {
 			for range 3 {

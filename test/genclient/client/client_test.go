@@ -14,14 +14,18 @@ func login(t *testing.T, node string) *ClientWithResponses {
 	if err != nil {
 		t.Fatal(err)
 	}
-	answer, err := anonymous.LoginWithResponse(t.Context(), LoginRequest{Username: "admin", Password: "tidewire"})
+	answer, err := anonymous.LoginWithResponse(t.Context(), nil, LoginRequest{Username: "admin", Password: "tidewire"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if answer.JSON200 == nil {
 		t.Fatalf("login: %s %s", answer.Status(), answer.Body)
 	}
-	token := answer.JSON200.AccessToken
+	granted, err := answer.JSON200.AsTokenAnswer()
+	if err != nil {
+		t.Fatal(err)
+	}
+	token := granted.AccessToken
 	client, err := NewClientWithResponses(node, WithRequestEditorFn(func(_ context.Context, r *http.Request) error {
 		r.Header.Set("Authorization", "Bearer "+token)
 		return nil

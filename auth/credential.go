@@ -1,0 +1,25 @@
+package auth
+
+import "context"
+
+// Credential is what a caller has authenticated with, for calls that last: it can be
+// looked at again for as long as the call goes on, and also after the request that brought
+// it has ended. It is safe for concurrent use.
+type Credential interface {
+	// Verify tells whose it is, as Tokens.Verify does: an error is unauthenticated or
+	// token-expired where it is no longer good, or the quorum's where that had to be asked.
+	// It must be called again at the returned principal's VerifyBy at the latest.
+	Verify(ctx context.Context) (*Principal, error)
+}
+
+// Credential is a bearer token as a credential. It is not verified yet.
+func (t *Tokens) Credential(token string) Credential { return &bearer{t, token} }
+
+type bearer struct {
+	tokens *Tokens
+	token  string
+}
+
+func (b *bearer) Verify(ctx context.Context) (*Principal, error) {
+	return b.tokens.Verify(ctx, b.token)
+}

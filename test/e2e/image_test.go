@@ -1,0 +1,213 @@
+package e2e
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"debug/elf"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v3"
+)
+
+// inside prepares a command of an image, with the image as its whole file system, as the
+// image's user.
+func (s *stage) inside(t *testing.T, env []string, words ...string) *exec.Cmd {
+	t.Helper()
+	uid, gid, err := ids(s.user)
+	require.NoError(t, err)
+	c := exec.Command(words[0], words[1:]...)
+	c.Dir = "/"
+	c.Env = append(append([]string{}, s.env...), env...)
+	c.SysProcAttr = &syscall.SysProcAttr{
+		Chroot: s.root, Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)},
+	}
+	return c
+}
+
+func TestTheImageIsBuiltAndServes(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("a file system of one's own needs root")
+	}
+	b := &builder{t: t, context: "../..", stages: map[string]*stage{}}
+	image := b.build("../../docker/Dockerfile")
+	require.Equal(t, 2, b.ran, "every RUN was executed")
+	requireStatic(t, image.place(image.entry[0]))
+	require.NotContains(t, image.user, "0:0")
+
+	env := []string{
+		"TIDEWIRE_ADMIN_PASSWORD=image test", "TIDEWIRE_HTTP_LISTEN=127.0.0.1:0", "TIDEWIRE_KAFKA_LISTEN=off",
+		"TIDEWIRE_GOSSIP_LISTEN=127.0.0.1:0", "TIDEWIRE_PEER_LISTEN=127.0.0.1:0",
+	}
+	var out bytes.Buffer
+	require.Error(t, image.inside(t, env, image.health...).Run(), "not healthy before the start")
+	node := image.inside(t, env, append(append([]string{}, image.entry...), image.cmd...)...)
+	node.Stdout, node.Stderr = &out, &out
+	require.NoError(t, node.Start())
+	ended := false
+	t.Cleanup(func() {
+		if !ended {
+			_ = node.Process.Kill()
+			_ = node.Wait()
+		}
+	})
+	healthy := false
+	for range 600 {
+		if healthy = image.inside(t, env, image.health...).Run() == nil; healthy {
+			break
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	if healthy {
+		requirePage(t, endpointOf(t, image.place("/var/lib/tidewire"))+"/ui/")
+	}
+	require.NoError(t, node.Process.Signal(syscall.SIGTERM))
+	err := node.Wait()
+	ended = true
+	require.True(t, healthy, out.String())
+	require.NoError(t, err, out.String())
+}
+
+// requireStatic looks for a dynamic linker.
+func requireStatic(t *testing.T, name string) {
+	t.Helper()
+	f, err := elf.Open(name)
+	require.NoError(t, err)
+	defer func() { _ = f.Close() }()
+	for _, p := range f.Progs {
+		require.NotEqual(t, elf.PT_INTERP, p.Type, "the binary is static")
+	}
+}
+
+func endpointOf(t *testing.T, data string) string {
+	t.Helper()
+	raw, err := os.ReadFile(filepath.Join(data, "endpoints.json"))
+	require.NoError(t, err)
+	var e struct {
+		HTTP string `json:"http"`
+	}
+	require.NoError(t, json.Unmarshal(raw, &e))
+	return e.HTTP
+}
+
+func requirePage(t *testing.T, url string) {
+	t.Helper()
+	resp, err := http.Get(url)
+	require.NoError(t, err)
+	defer func() { _ = resp.Body.Close() }()
+	body, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	require.Equal(t, http.StatusOK, resp.StatusCode)
+	require.Contains(t, string(body), "<html")
+	http.DefaultClient.CloseIdleConnections()
+}
+
+func TestTheComposeFileIsOfThisNode(t *testing.T) {
+	t.Parallel()
+	raw, err := os.ReadFile("../../docker/compose.yml")
+	require.NoError(t, err)
+	var f struct {
+		Services map[string]struct {
+			Build       struct{ Context, Dockerfile string }
+			Environment map[string]string
+			Volumes     []string
+		}
+		Volumes map[string]any
+	}
+	require.NoError(t, yaml.Unmarshal(raw, &f))
+	require.Len(t, f.Services, 1)
+	s := f.Services["tidewire"]
+	require.FileExists(t, filepath.Join("../../docker", s.Build.Context, s.Build.Dockerfile))
+	home := t.TempDir()
+	var env []string
+	for name := range s.Environment {
+		env = append(env, name+"=compose test")
+	}
+	r := runEnv(t, append(plainEnv(home), env...), strings.NewReader(""), "config", "--data-dir", filepath.Join(home, "data"))
+	require.Zero(t, r.code, "a node knows these settings: %s", r.err)
+	for _, v := range s.Volumes {
+		name, target, _ := strings.Cut(v, ":")
+		require.Contains(t, f.Volumes, name)
+		declared := false
+		for _, i := range instructions(t, "../../docker/Dockerfile") {
+			declared = declared || i.verb == "VOLUME" && i.rest == target
+		}
+		require.True(t, declared, "%s is the image's volume", target)
+	}
+}
+
+func TestTheServiceUnitStartsANode(t *testing.T) {
+	t.Parallel()
+	raw, err := os.ReadFile("../../scripts/systemd/tidewire.service")
+	require.NoError(t, err)
+	var words []string
+	for line := range strings.Lines(string(raw)) {
+		if command, ok := strings.CutPrefix(strings.TrimSpace(line), "ExecStart="); ok {
+			words = strings.Fields(command)
+		}
+	}
+	require.Equal(t, []string{"/usr/local/bin/tidewire", "serve"}, words[:2])
+	file := filepath.Join(t.TempDir(), "config.yaml")
+	require.NoError(t, os.WriteFile(file, []byte("http-listen: 127.0.0.1:8080\n"), 0o600))
+	args := []string{"config"}
+	for _, w := range words[2:] {
+		args = append(args, strings.ReplaceAll(w, "/etc/tidewire/config.yaml", file))
+	}
+	r := runEnv(t, plainEnv(t.TempDir()), strings.NewReader(""), args...)
+	require.Zero(t, r.code, "a node takes these flags: %s", r.err)
+
+	verify, err := exec.LookPath("systemd-analyze")
+	if err != nil {
+		return // the rest is for a machine with systemd
+	}
+	unit := filepath.Join(t.TempDir(), "tidewire.service")
+	require.NoError(t, os.WriteFile(unit, bytes.ReplaceAll(raw, []byte("/usr/local/bin/tidewire"), []byte(binary)), 0o600))
+	out, err := exec.Command(verify, "verify", unit).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+}
+
+func TestAReleaseIsStaticNamedAndRepeatable(t *testing.T) {
+	t.Parallel()
+	target := runtime.GOOS + "/" + runtime.GOARCH
+	build := func() (sums string, folder string) {
+		root := t.TempDir()
+		b := &builder{t: t, context: "../..", ignored: []string{".git", ".cache", "bin", "data", "dist", "ui/node_modules", "test"}}
+		b.copyTree("../..", root, true, "")
+		c := exec.Command(filepath.Join(root, "scripts/release"), target)
+		c.Env = append(os.Environ(), "VERSION=v0.0.0-test")
+		out, err := c.CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		raw, err := os.ReadFile(filepath.Join(root, "dist/SHA256SUMS"))
+		require.NoError(t, err)
+		return string(raw), filepath.Join(root, "dist")
+	}
+	first, dist := build()
+	name := fmt.Sprintf("tidewire-v0.0.0-test-%s-%s", runtime.GOOS, runtime.GOARCH)
+	archive, err := os.ReadFile(filepath.Join(dist, name+".tar.gz"))
+	require.NoError(t, err)
+	require.Equal(t, fmt.Sprintf("%x  %s.tar.gz\n", sha256.Sum256(archive), name), first)
+	out, err := exec.Command("tar", "-C", dist, "-xzf", filepath.Join(dist, name+".tar.gz")).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	for _, f := range []string{"LICENSE", "README.md", "CHANGELOG.md", "tidewire.service"} {
+		require.FileExists(t, filepath.Join(dist, name, f))
+	}
+	requireStatic(t, filepath.Join(dist, name, "tidewire"))
+	version, err := exec.Command(filepath.Join(dist, name, "tidewire"), "--version").Output()
+	require.NoError(t, err)
+	require.Contains(t, string(version), "v0.0.0-test")
+
+	second, _ := build()
+	require.Equal(t, first, second, "the same sources give the same bytes")
+}
