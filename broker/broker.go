@@ -10,6 +10,7 @@ import (
 	"tidewire/auth"
 	"tidewire/broker/partition"
 	"tidewire/cluster/metadata"
+	"tidewire/internal/budget"
 	"tidewire/internal/lifecycle"
 	"tidewire/internal/model"
 	"tidewire/storage/ingest"
@@ -68,9 +69,14 @@ type Config struct {
 	Inflation *record.Budget
 	// RetentionInterval is how often retention looks at the logs; 0 is 30 s.
 	RetentionInterval time.Duration
+	// FetchMemory bounds the memory of all reads together, in bytes; 0 is 256 MiB.
+	FetchMemory int64
 	// CompactionInterval is how often compaction looks for a log to compact; 0 is 15 s.
 	CompactionInterval time.Duration
 }
+
+// fetchMemory is the default of Config.FetchMemory.
+const fetchMemory = 256 << 20
 
 // Broker is one node's broker. Its methods are safe for concurrent use.
 type Broker struct {
@@ -86,6 +92,7 @@ type Broker struct {
 	topics      sync.Map   // name → *topic
 	calls       *sync.Pool // of *produceCall; a pool of its own, as their channels belong to this broker's time
 	diskFull    atomic.Bool
+	memory      *budget.Budget // of reads
 	producerIDs producerIDs
 	retention   retention
 	compaction  compaction
@@ -117,6 +124,9 @@ func New(c Config) *Broker {
 	if c.CompactionInterval <= 0 {
 		c.CompactionInterval = compactionInterval
 	}
+	if c.FetchMemory <= 0 {
+		c.FetchMemory = fetchMemory
+	}
 	if c.Appended == nil {
 		c.Appended = func(int) {}
 	}
@@ -124,7 +134,7 @@ func New(c Config) *Broker {
 		c.Inflation = NewInflation()
 	}
 	return &Broker{
-		appended: c.Appended, inflation: c.Inflation, ingest: ingest.NewPool(parallelInflation(), c.Inflation),
+		appended: c.Appended, memory: budget.New("fetch-memory", c.FetchMemory), inflation: c.Inflation, ingest: ingest.NewPool(parallelInflation(), c.Inflation),
 		nodeID: c.NodeID, meta: c.Metadata, authorizer: c.Authorizer, store: c.Store, logger: c.Logger,
 		group: c.Group, now: c.Now, draining: make(chan struct{}), guards: map[*Guard]string{},
 		retention:   retention{interval: c.RetentionInterval, kick: make(chan struct{}, 1), clock: newClockWatch(c.Now, c.Monotonic)},

@@ -167,7 +167,7 @@ func (t *StreamTopic) Read(ctx context.Context, req *FetchRequest, visit Visit) 
 	if err != nil {
 		return FetchInfo{}, err
 	}
-	f := fetching{b: t.s.b, topic: t.t, part: part, req: req, visit: visit, info: FetchInfo{NextOffset: next}}
-	err = f.more()
+	f := fetching{b: t.s.b, topic: t.t, part: part, req: req, owner: ownerOf(t.s.Caller()), visit: visit, info: FetchInfo{NextOffset: next}}
+	err = f.more(ctx)
 	return f.info, err
 }

@@ -18,6 +18,16 @@ func negotiate(accept, offers []string) string {
 	return best
 }
 
+// media is the type of the route's that the client likes best; checkAccept has seen to it
+// that there is one.
+func (c *Call) media() string {
+	h := c.Request.Header["Accept"]
+	if len(h) == 0 {
+		return c.Route.types()[0]
+	}
+	return negotiate(h, c.Route.types())
+}
+
 // quality is the weight of the most specific range that covers a type, 0 for none.
 func quality(accept []string, offer string) float64 {
 	kind, _, _ := strings.Cut(offer, "/")

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"tidewire/api/recordjson"
@@ -16,14 +17,19 @@ import (
 // again: some milliseconds' worth.
 const scanWork = 1 << 20
 
+// pages are the buffers of pages; those that grew beyond maxPooledPage are not kept.
+var pages = sync.Pool{New: func() any { b := make([]byte, 0, 64<<10); return &b }}
+
+const maxPooledPage = 4 << 20
+
 // browsePage answers with one page of JSON.
 func (a *API) browsePage(c *Call, q *browsing, x *broker.Browse) error {
-	buf := answers.Get().(*[]byte)
+	buf := pages.Get().(*[]byte)
 	b := append((*buf)[:0], `{"records":[`...)
 	defer func() {
-		if cap(b) <= maxPooledAnswer {
+		if cap(b) <= maxPooledPage {
 			*buf = b
-			answers.Put(buf)
+			pages.Put(buf)
 		}
 	}()
 	f := &fit{q: q}

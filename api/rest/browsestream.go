@@ -17,10 +17,9 @@ import (
 
 // Times of a stream.
 const (
-	recheckEvery  = 500 * time.Millisecond // token, rights and topic are looked at so often at least
-	progressEvery = time.Second            // where something was looked at
-	quietEvery    = 15 * time.Second       // a sign of life where there was nothing else
-	stuckAfter    = 30 * time.Second       // the client took nothing: the connection is cut
+	progressEvery = time.Second      // where something was looked at
+	quietEvery    = 15 * time.Second // a sign of life where there was nothing else
+	stuckAfter    = 30 * time.Second // the client took nothing: the connection is cut
 )
 
 // streamChunk is about how much is written at once; a record that is larger comes whole.

@@ -1,11 +1,10 @@
 package rest
 
 import (
-	"net/http"
 	"strconv"
-	"sync"
 	"time"
 
+	"tidewire/api/problem"
 	"tidewire/api/recordjson"
 	"tidewire/broker"
 	"tidewire/internal/model"
@@ -45,22 +44,40 @@ type FetchAnswer struct {
 	LogStartOffset   int64        `json:"log_start_offset"`
 }
 
+// FetchLine is a line of a fetch as NDJSON: exactly one member. The last line has end, or
+// problem where the reading could not go on.
+type FetchLine struct {
+	Record  *RecordView      `json:"record,omitempty" extensions:"x-omittable"`
+	End     *FetchEnd        `json:"end,omitempty" extensions:"x-omittable"`
+	Problem *problem.Problem `json:"problem,omitempty" extensions:"x-omittable"`
+}
+
+// FetchEnd closes a fetch as NDJSON.
+type FetchEnd struct {
+	// Why there is no more: latest, where all that may be seen was given; limit, that of the
+	// request; node-stopping.
+	Reason           string `json:"reason" enums:"latest,limit,node-stopping"`
+	NextOffset       int64  `json:"next_offset"`
+	HighWatermark    int64  `json:"high_watermark"`
+	LastStableOffset int64  `json:"last_stable_offset"`
+	LogStartOffset   int64  `json:"log_start_offset"`
+}
+
+// mediaBytes is the media type of a record's value alone.
+const mediaBytes = "application/octet-stream"
+
+var fetchMedia = []string{"application/json", ndjson, batchMedia}
+
 var fetchQuery = []string{
 	"offset", "timestamp", "max_records", "max_bytes", "min_bytes", "wait_ms", "isolation",
 	"encoding", "key_encoding", "header_encoding",
 }
 
-// answers are the buffers of fetch answers.
-var answers = sync.Pool{New: func() any { b := make([]byte, 0, 64<<10); return &b }}
-
-// maxPooledAnswer bounds what the pool keeps.
-const maxPooledAnswer = 4 << 20
-
 // fetchRecords reads records of one partition.
 //
 //	@ID				fetch
 //	@Summary		Read records of one partition
-//	@Description	With wait_ms it waits until min_bytes are there (long poll).
+//	@Description	With wait_ms it waits until min_bytes are there (long poll). As application/x-ndjson it is a line {"record"} for each record, then {"end"}, or {"problem"} where the reading could not go on. As application/vnd.kafka.record-batches it is the stored batches, whole: the first is the one that holds the offset and always comes, max_records counts the records of whole batches, max_bytes and min_bytes the bytes of batches; a batch may begin before the offset asked for, and its checksum is the client's to check. Markers of transactions are left out, and with read_committed what was aborted. An answer may end before its limits; go on at next_offset.
 //	@Tags			Records
 //	@Param			topic			path		string	true	"topic"
 //	@Param			partition		path		int		true	"partition"	minimum(0)
@@ -75,52 +92,31 @@ const maxPooledAnswer = 4 << 20
 //	@Param			key_encoding	query		string	false	"how keys are given"	Enums(auto, json, text, base64)	default(auto)
 //	@Param			header_encoding	query		string	false	"how header values are given"	Enums(auto, json, text, base64)	default(auto)
 //	@Success		200				{object}	FetchAnswer
+//	@Header			200				{integer}	Tidewire-Next-Offset		"of batches: where the next read goes on"
+//	@Header			200				{integer}	Tidewire-High-Watermark		"of batches"
+//	@Header			200				{integer}	Tidewire-Last-Stable-Offset	"of batches"
+//	@Header			200				{integer}	Tidewire-Log-Start-Offset	"of batches"
+//	@Success		600				{object}	FetchLine
 //	@Router			/v1/topics/{topic}/partitions/{partition}/records [get]
-//	@x-errors		["unknown-topic","unknown-partition","offset-out-of-range","leader-unavailable","storage-error"]
+//	@x-content		{"response":{"200":{"application/x-ndjson":"rest.FetchLine","application/vnd.kafka.record-batches":"binary"}}}
+//	@x-errors		["unknown-topic","unknown-partition","offset-out-of-range","rate-limited","leader-unavailable","storage-error"]
 func (a *API) fetchRecords(c *Call) error {
 	req, enc, err := a.fetchRequest(c)
 	if err != nil {
 		return err
 	}
-	var buf *[]byte
-	var b []byte
-	begin := func() { // not before there is something to say: thousands may wait
-		buf = answers.Get().(*[]byte)
-		b = append((*buf)[:0], `{"records":[`...)
+	media := c.media()
+	if media == batchMedia {
+		return a.fetchBatches(c, req)
 	}
-	defer func() {
-		if buf != nil && cap(b) <= maxPooledAnswer {
-			*buf = b
-			answers.Put(buf)
-		}
-	}()
+	out := newRecordAnswer(c, media)
+	defer out.release()
 	meta := recordjson.Meta{Topic: req.Topic, Partition: req.Partition}
-	info, err := a.broker.Fetch(c.Request.Context(), c.Caller(), req, func(r *record.Record, logAppendTime bool) {
-		if buf == nil {
-			begin()
-		} else {
-			b = append(b, ',')
-		}
+	info, err := a.broker.Fetch(out.ctx, c.Caller(), req, func(r *record.Record, logAppendTime bool) {
 		meta.LogAppendTime = logAppendTime
-		b = recordjson.AppendRecord(b, &meta, r, enc)
+		out.record(&meta, r, enc)
 	})
-	if err != nil {
-		return err
-	}
-	if buf == nil {
-		begin()
-	}
-	b = append(b, `],"next_offset":`...)
-	b = strconv.AppendInt(b, int64(info.NextOffset), 10)
-	b = append(b, `,"high_watermark":`...)
-	b = strconv.AppendInt(b, int64(info.HighWatermark), 10)
-	b = append(b, `,"last_stable_offset":`...)
-	b = strconv.AppendInt(b, int64(info.LastStable), 10)
-	b = append(b, `,"log_start_offset":`...)
-	b = strconv.AppendInt(b, int64(info.LogStart), 10)
-	b = append(b, "}\n"...)
-	c.bytes(http.StatusOK, "application/json", b)
-	return nil
+	return out.end(&info, err)
 }
 
 func (a *API) fetchRequest(c *Call) (*broker.FetchRequest, recordjson.Encodings, error) {

@@ -70,6 +70,14 @@ func (r *Route) maxBody() int64 {
 	return r.MaxBody
 }
 
+// types are the media types of the answer.
+func (r *Route) types() []string {
+	if len(r.Accept) == 0 {
+		return jsonOnly
+	}
+	return r.Accept
+}
+
 // ginPath turns {name} into :name.
 func (r *Route) ginPath() string {
 	return strings.NewReplacer("{", ":", "}", "").Replace(r.Path)
@@ -245,10 +253,7 @@ func checkAccept(c *Call) error {
 	if len(h) == 0 || c.Route.Stream {
 		return nil
 	}
-	types := c.Route.Accept
-	if len(types) == 0 {
-		types = jsonOnly
-	}
+	types := c.Route.types()
 	if negotiate(h, types) != "" || negotiate(h, c.Route.Unbuilt.Accept) != "" {
 		return nil
 	}
@@ -283,11 +288,7 @@ func checkBuilt(c *Call) error {
 		}
 	}
 	if h := c.Request.Header["Accept"]; len(h) > 0 && len(r.Unbuilt.Accept) > 0 {
-		types := r.Accept
-		if len(types) == 0 {
-			types = jsonOnly
-		}
-		if mt := negotiate(h, append(slices.Clone(types), r.Unbuilt.Accept...)); slices.Contains(r.Unbuilt.Accept, mt) {
+		if mt := negotiate(h, append(slices.Clone(r.types()), r.Unbuilt.Accept...)); slices.Contains(r.Unbuilt.Accept, mt) {
 			return notBuilt("header:Accept", "an answer of type "+mt)
 		}
 	}

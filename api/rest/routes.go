@@ -85,9 +85,8 @@ func (a *API) recordRoutes() []*Route {
 		{Method: post, Path: one, ID: "producePartition", Needs: "write topic", Body: RawBody, MaxBody: maxProduceBody, Endless: ndjson, Records: true, Query: raw, Handle: a.producePartition, Unbuilt: unbuiltProduce},
 		{Method: post, Path: "/v1/producers", ID: "createProducer", Needs: "idempotent-write cluster, or write to any topic", Handle: a.createProducer},
 		{Method: get, Path: "/v1/topics/{topic}/records", ID: "browse", Needs: "read topic", Records: true, Query: browseQuery, Accept: browseAccept, Handle: a.browseRecords},
-		{Method: get, Path: one, ID: "fetch", Needs: "read topic", Records: true, Query: fetchQuery, Handle: a.fetchRecords, Unbuilt: Unbuilt{
-			Accept: []string{"application/x-ndjson", "application/vnd.kafka.record-batches"},
-		}},
+		{Method: get, Path: one, ID: "fetch", Needs: "read topic", Records: true, Query: fetchQuery, Accept: fetchMedia, Handle: a.fetchRecords},
+		{Method: get, Path: one + "/{offset}", ID: "getRecord", Needs: "read topic", Records: true, Query: recordQuery, Accept: recordMedia, Handle: a.getRecord},
 	}
 }
 
@@ -125,7 +124,6 @@ func unbuiltRoutes() []*Route {
 		{"/v1/topics/delete", "POST"},
 		{"/v1/topic-configs", "GET"},
 		{"/v1/topics/{topic}/groups", "GET"},
-		{"/v1/topics/{topic}/partitions/{partition}/records/{offset}", "GET"},
 		{"/v1/groups", "GET"},
 		{"/v1/groups/{group}", "GET DELETE"},
 		{"/v1/groups/{group}/members", "POST"},

@@ -11,18 +11,36 @@ import (
 
 // Log is what a partition needs of its log; *log.Log is one.
 type Log interface {
+	Writer
+	Reader
+	Ends
+	SetCallbacks(onStable func(model.Offset), onSyncEnd func(), onFail func(error))
+	Failed() error
+}
+
+// Writer is the side of a log that takes records.
+type Writer interface {
 	Append(batches []byte, epoch model.LeaderEpoch, now int64) (log.Appended, error)
+	RequestSync()
+	Syncing() bool
+}
+
+// Reader is the side of a log that gives them.
+type Reader interface {
+	Read(dst []byte, from, limit model.Offset, maxBytes int) ([]byte, error)
+	Pin(from, limit model.Offset) (*log.Extent, error)
+	OffsetForTimestamp(ts int64, limit model.Offset) (model.Offset, int64, bool, error)
+	AbortedTransactions(from, to model.Offset) ([]log.AbortedTransaction, error)
+}
+
+// Ends are the offsets that a log has.
+type Ends interface {
 	LogStart() model.Offset
 	LogEnd() model.Offset
 	StableEnd() model.Offset
-	RequestSync()
-	Syncing() bool
 	HighWatermark() model.Offset
 	SetHighWatermark(model.Offset)
-	SetCallbacks(onStable func(model.Offset), onSyncEnd func(), onFail func(error))
-	Read(dst []byte, from, limit model.Offset, maxBytes int) ([]byte, error)
-	OffsetForTimestamp(ts int64, limit model.Offset) (model.Offset, int64, bool, error)
-	Failed() error
+	LastStable(hw model.Offset) model.Offset
 }
 
 // Producers is what a log knows of idempotent producers, where it knows any.
@@ -161,12 +179,12 @@ func unknownAfter(why error) error {
 	return e.WithOutcome(model.Unknown)
 }
 
-// Bounds returns the partition's offsets. Without transactions the last stable offset
+// Bounds returns the partition's offsets. Without open transactions the last stable offset
 // is the high watermark.
 func (p *Partition) Bounds() Bounds {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return Bounds{LogStart: p.log.LogStart(), HighWatermark: p.hw, LastStable: p.hw, LogEnd: p.log.LogEnd()}
+	return Bounds{LogStart: p.log.LogStart(), HighWatermark: p.hw, LastStable: p.log.LastStable(p.hw), LogEnd: p.log.LogEnd()}
 }
 
 // Err says why the partition cannot be read now, or nil.

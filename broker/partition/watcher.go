@@ -1,7 +1,5 @@
 package partition
 
-import "tidewire/internal/model"
-
 // Watcher is woken when something a reader may wait for has changed: the high
 // watermark rose, the leadership changed, the partition closed. One watcher may watch
 // many partitions. It holds no goroutine and no lock while it waits.
@@ -42,17 +40,4 @@ func (p *Partition) wakeLocked() {
 	for w := range p.watchers {
 		w.Wake()
 	}
-}
-
-// Read appends whole stored batches to dst, from the one that holds from, none that
-// starts at or above limit; at least one where there is one, else at most maxBytes. It
-// reads what the log holds: the caller passes a limit at or below the high watermark.
-func (p *Partition) Read(dst []byte, from, limit model.Offset, maxBytes int) ([]byte, error) {
-	return p.log.Read(dst, from, limit, maxBytes)
-}
-
-// OffsetForTimestamp returns the smallest offset below limit whose record's timestamp
-// (milliseconds) is at least ts, whatever their order.
-func (p *Partition) OffsetForTimestamp(ts int64, limit model.Offset) (model.Offset, int64, bool, error) {
-	return p.log.OffsetForTimestamp(ts, limit)
 }

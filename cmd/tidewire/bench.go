@@ -62,6 +62,8 @@ func (a *app) benchConsume() *cobra.Command {
 	c := a.benchmark(&cobra.Command{Use: "consume", Short: "Read records from the start as fast as the server gives them"}, &o, bench.Consume)
 	f := c.Flags()
 	f.Int64Var(&o.Records, "records", 0, "stop after so many; 0 reads to the end")
+	f.StringVar(&o.Format, "format", bench.FormatJSON, "json, or binary for the stored batches")
+	f.IntVar(&o.Rounds, "rounds", 1, "how often to read the topic")
 	f.IntVar(&o.Batch, "batch", 5000, "most records in an answer")
 	f.Int64Var(&o.MaxBytes, "max-bytes", 4<<20, "most bytes of keys, values and headers in an answer")
 	f.IntVar(&o.Connections, "connections", 4, "connections; each reads its part of the partitions")

@@ -15,17 +15,20 @@ var table = []row{
 	{pkg: "internal/model", why: "the words of all layers depend on none of them"},
 	{pkg: "internal/buildinfo", why: "it holds what the linker writes, nothing else"},
 	{pkg: "internal/lifecycle", why: "every layer uses it"},
+	{pkg: "internal/budget", may: []string{"internal/model"}, why: "it counts bytes, whatever they are for"},
 	{pkg: "internal/fsx", why: "the file system seam knows files, not what is in them"},
 
 	{pkg: "storage/record", may: []string{"internal/model"}, why: "the batch codec is bytes in, records out"},
 	{pkg: "storage/ingest", may: []string{"storage/record", "internal/model"}, why: "what a client's batch must be is decided over its bytes and a topic's rules; files and clocks are others'"},
 	{pkg: "storage/compact", may: []string{"storage/record", "internal/model"}, why: "what compaction keeps is decided over batches; files and clocks are the log's"},
+	{pkg: "storage/checkpoint", may: []string{"internal/model"}, why: "a file format: offsets on one side, text on the other"},
 	{pkg: "storage/epochs", may: []string{"internal/model"}, why: "leader epochs are arithmetic on offsets; the file is the log's"},
 	{pkg: "storage/producer", may: []string{"storage/record", "internal/model"}, why: "the state of producers follows from batches; files and clocks are the log's"},
+	{pkg: "storage/visible", may: []string{"storage/producer", "storage/record", "internal/model"}, why: "what a reader sees is decided over headers; files are the log's"},
 	{pkg: "storage/files", may: []string{"internal/fsx"}, why: "it knows open files, and not what is in them"},
 	{pkg: "storage/index", may: []string{"storage/files", "storage/producer", "internal/model", "internal/fsx"}, why: "an index knows entries and its file, and neither batches nor logs"},
 	{pkg: "storage/trash", may: []string{"internal/model", "internal/fsx"}, why: "discarded folders wait for their deletion; it looks into none"},
-	{pkg: "storage/log", may: []string{"storage/compact", "storage/epochs", "storage/files", "storage/index", "storage/producer", "storage/record", "storage/trash", "internal/model", "internal/fsx", "internal/lifecycle"}, why: "a log knows bytes and offsets, and neither topics nor brokers"},
+	{pkg: "storage/log", may: []string{"storage/checkpoint", "storage/compact", "storage/epochs", "storage/files", "storage/index", "storage/producer", "storage/record", "storage/trash", "internal/model", "internal/fsx", "internal/lifecycle"}, why: "a log knows bytes and offsets, and neither topics nor brokers"},
 	{pkg: "storage/check", may: []string{"storage/record", "internal/model", "internal/fsx"}, why: "it reads the formats by itself, so that a mistake of the engine is found"},
 	{pkg: "storage/meta", may: []string{"cluster/metadata", "internal/model", "internal/fsx", "internal/lifecycle"}, why: "the table store holds the applied state of the metadata and knows no quorum"},
 
@@ -37,7 +40,7 @@ var table = []row{
 
 	{pkg: "broker/partition", may: []string{"storage/log", "storage/record", "internal/model", "internal/lifecycle"}, why: "an engine: it serves one partition and knows neither door nor quorum"},
 	{pkg: "broker/browse", may: []string{"storage/record", "internal/model"}, why: "an engine: it merges what logs hold, and knows neither who asks nor whose logs they are"},
-	{pkg: "broker", may: []string{"broker/...", "auth", "cluster/metadata", "storage/ingest", "storage/log", "storage/record", "internal/model", "internal/lifecycle", "internal/fsx"}, why: "the façade both doors call knows no door, and reaches the quorum by the interfaces it declares"},
+	{pkg: "broker", may: []string{"broker/...", "auth", "cluster/metadata", "storage/ingest", "storage/log", "storage/record", "storage/visible", "internal/model", "internal/budget", "internal/lifecycle", "internal/fsx"}, why: "the façade both doors call knows no door, and reaches the quorum by the interfaces it declares"},
 
 	{pkg: "api/problem", may: []string{"internal/model"}, why: "it turns the error table into answers"},
 	{pkg: "api/recordjson", may: []string{"storage/record", "internal/model"}, why: "a codec: JSON on one side, records on the other"},

@@ -74,7 +74,7 @@ func TestWithoutAnythingEverySettingHasItsDefault(t *testing.T) {
 		Peer:   Listener{Listen: "127.0.0.1:7947"},
 		Join:   []string{}, BootstrapExpect: 1,
 		LogFormat: "text", LogLevel: slog.LevelInfo,
-		ShutdownTimeout: 30 * time.Second, DiskReserve: 256 << 20, LogSyncInterval: 2 * time.Millisecond, HTTPInflightBytes: 512 << 20, CompactionBuffer: 128 << 20,
+		ShutdownTimeout: 30 * time.Second, DiskReserve: 256 << 20, LogSyncInterval: 2 * time.Millisecond, HTTPInflightBytes: 512 << 20, CompactionBuffer: 128 << 20, FetchMemory: 256 << 20,
 	}, c)
 }
 
@@ -89,7 +89,7 @@ func TestFlagsAreThoseOfTheContract(t *testing.T) {
 		"kafka-listen": "127.0.0.1:9092", "kafka-advertise": "", "gossip-listen": "127.0.0.1:7946",
 		"gossip-advertise": "", "peer-listen": "127.0.0.1:7947", "peer-advertise": "",
 		"log-format": "text", "log-level": "info", "shutdown-timeout": "30s", "disk-reserve": "256MiB",
-		"log-sync-interval": "2ms", "compaction-buffer": "128MiB", "http-inflight-bytes": "512MiB", "max-open-files": "0",
+		"log-sync-interval": "2ms", "compaction-buffer": "128MiB", "fetch-memory": "256MiB", "http-inflight-bytes": "512MiB", "max-open-files": "0",
 	}
 	got := map[string]string{}
 	fs := pflag.NewFlagSet("serve", pflag.ContinueOnError)

@@ -141,6 +141,8 @@ func operationRows() []row {
 			func(c *Config) *Size { return &c.HTTPInflightBytes }),
 		size(Setting{Name: "compaction-buffer", Default: "128MiB", Doc: "Memory for the keys that one pass of compaction covers, 24 bytes each; taken only while a pass runs, and at least 1MiB"},
 			func(c *Config) *Size { return &c.CompactionBuffer }),
+		size(Setting{Name: "fetch-memory", Default: "256MiB", Doc: "Memory of all reads of records together, at least 16MiB; a read that finds none for 5 seconds is refused with `rate-limited`, and one user never has more than three quarters"},
+			func(c *Config) *Size { return &c.FetchMemory }),
 		integer(Setting{Name: "max-open-files", Default: "0", Unit: "files", Doc: "Files of partitions that are open at once, at most; those used longest ago are closed for others. 0 takes half of the descriptors that the process may have, at most 3072; below 64 it is 64"},
 			0, 1<<20, func(c *Config, n int64) { c.MaxOpenFiles = int(n) }),
 	}

@@ -36,7 +36,9 @@ type Config struct {
 	HTTPInflightBytes Size
 	// CompactionBuffer is the memory for the keys of one pass of compaction, in bytes.
 	CompactionBuffer Size
-	MaxOpenFiles     int // of the logs; 0: by the limit of the process
+	// FetchMemory bounds the memory of all reads together, in bytes.
+	FetchMemory  Size
+	MaxOpenFiles int // of the logs; 0: by the limit of the process
 
 	// AdminPassword comes from TIDEWIRE_ADMIN_PASSWORD alone. It applies only while
 	// the cluster has no user, and is not a setting: it is never printed.

@@ -264,6 +264,7 @@ func (n *Node) startBroker(ctx context.Context) error {
 		Inflation: n.inflation,
 		NodeID:    n.cfg.NodeID, Metadata: n.cluster, Authorizer: n.auth.Authorizer, Store: n.store,
 		Logger: n.logger, Group: n.group, Now: n.now, Monotonic: n.mono, Appended: n.noteAppended,
+		FetchMemory: max(int64(n.cfg.FetchMemory), 16<<20),
 	})
 	n.onStop("the broker", func(context.Context) error { n.broker.Stop(); return nil })
 	n.onStop("background work", stopGroup(n.group))

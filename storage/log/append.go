@@ -245,7 +245,7 @@ func (l *Log) segmentMsLocked(seg *segment) int64 {
 		return l.cfg.SegmentMs
 	}
 	h := fnv.New64a()
-	_, _ = fmt.Fprintf(h, "%s %d %d", l.key.id, l.key.p, seg.base) // never fails (hash.Hash)
+	_, _ = fmt.Fprintf(h, "%s %d %d", l.key.ID, l.key.Partition, seg.base) // never fails (hash.Hash)
 	return l.cfg.SegmentMs - int64(h.Sum64()%uint64(jitter))
 }
 

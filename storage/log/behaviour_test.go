@@ -218,10 +218,10 @@ func TestWriteCachingMovesTheStableEndButNotTheRecoveryPoint(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, 1, l.StableEnd())
 	require.NoError(t, h.store.Checkpoint())
-	require.EqualValues(t, 0, h.store.cp[cpRecovery].points[l.key])
+	require.EqualValues(t, 0, h.store.cp[cpRecovery].Points[l.key])
 	l.sync()
 	require.NoError(t, h.store.Checkpoint())
-	require.EqualValues(t, 1, h.store.cp[cpRecovery].points[l.key])
+	require.EqualValues(t, 1, h.store.cp[cpRecovery].Points[l.key])
 	h.kill()
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"tidewire/internal/fsx"
 	"tidewire/internal/model"
+	"tidewire/storage/checkpoint"
 	"tidewire/storage/record"
 )
 
@@ -14,7 +15,7 @@ import (
 // Only its being there counts: a damaged one says the same.
 const compactedFile = "compacted"
 
-func encodeCompacted() []byte { return appendCRC([]byte("tidewire-compacted 1\n")) }
+func encodeCompacted() []byte { return checkpoint.Seal([]byte("tidewire-compacted 1\n")) }
 
 // Compacted reports whether offsets of this log may have gaps. In a log that was never
 // compacted a gap is damage.

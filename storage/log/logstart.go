@@ -59,7 +59,7 @@ func (s *Store) AdvanceLogStarts(moves []StartMove) {
 }
 
 func (s *Store) moveStartsCpLocked(moves []StartMove) {
-	points := s.cp[cpLogStart].points
+	points := s.cp[cpLogStart].Points
 	var moved []int
 	for i := range moves {
 		m := &moves[i]

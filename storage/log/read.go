@@ -36,44 +36,56 @@ func (l *Log) Read(dst []byte, from, limit model.Offset, maxBytes int) ([]byte, 
 	}
 }
 
-func (l *Log) read(dst []byte, from, limit model.Offset, maxBytes int) ([]byte, error) {
+func (l *Log) read(dst []byte, from, limit model.Offset, maxBytes int) (out []byte, err error) {
+	out = dst
+	err = l.within(from, limit, func(seg *segment, limit model.Offset) (found bool, err error) {
+		out, found, err = l.readSegment(dst, seg, from, limit, maxBytes)
+		return found, err
+	})
+	return out, err
+}
+
+// within hands segments to use, in order, from the one that has from on, until one has a
+// batch at or after from, or none begins below limit, which use gets as far as it may be
+// read. Errors as of Read.
+func (l *Log) within(from, limit model.Offset, use func(seg *segment, limit model.Offset) (found bool, err error)) error {
 	end, start := l.LogEnd(), l.LogStart()
 	if from < start || from > end {
-		return dst, outOfRange(from, start, end)
+		return outOfRange(from, start, end)
 	}
 	if err := l.Failed(); err != nil {
 		if end = min(end, l.StableEnd()); from >= end && from < limit {
-			return dst, err
+			return err
 		}
 	}
 	limit = min(limit, end)
 	if from >= limit {
-		return dst, nil
+		return nil
 	}
 	segs := *l.segs.Load()
 	if from < segs[0].base { // the log start has passed it since
-		return dst, outOfRange(from, l.LogStart(), end)
+		return outOfRange(from, l.LogStart(), end)
 	}
 	for i := floorSegment(segs, from); i < len(segs); i++ {
 		seg := segs[i]
 		if seg.base >= limit {
-			return dst, nil // a gap of compaction reaches to the limit
+			return nil // a gap of compaction reaches to the limit
 		}
-		out, found, err := l.readSegment(dst, seg, from, limit, maxBytes)
+		found, err := use(seg, limit)
 		if err != nil {
 			if start := l.LogStart(); from < start { // its file may be gone, which is no fault of the storage
-				return dst, outOfRange(from, start, end)
+				return outOfRange(from, start, end)
 			}
-			return dst, l.readError(seg, err)
+			return l.readError(seg, err)
 		}
 		if found {
-			return out, nil
+			return nil
 		}
 		if !l.compacted.Load() || i+1 < len(segs) && !l.adjoins(seg, segs[i+1].base) {
-			return dst, l.damage(seg, seg.size.Load(), from, errGap)
+			return l.damage(seg, seg.size.Load(), from, errGap)
 		}
 	}
-	return dst, l.damage(segs[len(segs)-1], 0, from, errGap)
+	return l.damage(segs[len(segs)-1], 0, from, errGap)
 }
 
 // adjoins reports whether the segment behind one may begin at next. Compaction keeps the last
@@ -112,14 +124,9 @@ func (l *Log) readSegment(dst []byte, seg *segment, from, limit model.Offset, ma
 		return dst, false, err
 	}
 	defer l.store.putScanner(sc)
-	pos, h, err := l.locate(seg, sc, from)
+	pos, h, err := l.locateNext(seg, sc, from)
 	if err != nil || pos == size {
 		return dst, false, err
-	}
-	if h.BaseOffset > from {
-		if err := l.follows(h.BaseOffset, max(from, seg.base)); err != nil {
-			return dst, false, l.damage(seg, pos, from, err)
-		}
 	}
 	if h.BaseOffset >= limit {
 		return dst, true, nil // a gap of compaction reaches to the limit
@@ -159,6 +166,17 @@ func (l *Log) wholeBatches(b []byte, next, limit model.Offset) (int, error) {
 		next = h.NextOffset()
 		n += h.Size()
 	}
+}
+
+// locateNext is locate for a reader, who must not step over a hole.
+func (l *Log) locateNext(seg *segment, sc *scanner, from model.Offset) (int64, record.BatchHeader, error) {
+	pos, h, err := l.locate(seg, sc, from)
+	if err == nil && pos < sc.size && h.BaseOffset > from {
+		if err := l.follows(h.BaseOffset, max(from, seg.base)); err != nil {
+			return pos, h, l.damage(seg, pos, from, err)
+		}
+	}
+	return pos, h, err
 }
 
 // locate finds the batch that holds off, or the first one after it; where the segment

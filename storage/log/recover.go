@@ -38,10 +38,10 @@ func (s *Store) openLog(key logKey, name string, cfg Config) (*Log, error) {
 	l.caching.Store(cfg.WriteCaching)
 	r := &recovery{l: l, trusted: s.found.clean, known: s.found.have[cpRecovery], badTxn: map[model.Offset]bool{}}
 	s.cpMu.Lock()
-	point, seen := s.cp[cpRecovery].points[key]
-	start, haveStart := s.cp[cpLogStart].points[key]
-	hw, haveHW := s.cp[cpReplication].points[key]
-	clean := s.cleaner.points[key]
+	point, seen := s.cp[cpRecovery].Points[key]
+	start, haveStart := s.cp[cpLogStart].Points[key]
+	hw, haveHW := s.cp[cpReplication].Points[key]
+	clean := s.cleaner.Points[key]
 	s.cpMu.Unlock()
 	r.point = point
 	l.hw.Store(int64(hw))
@@ -145,12 +145,12 @@ func (r *recovery) adoptFolder(seen bool) error {
 		id, err = decodeMetadata(b)
 	}
 	switch {
-	case err == nil && id == l.key.id:
+	case err == nil && id == l.key.ID:
 		return nil
 	case err == nil && seen: // it was this log's when the checkpoint was written
 		return l.storageError("open "+path.Join(l.dir, metadataFile), fmt.Errorf("the folder is of the topic id %s, though the checkpoints know the log", id))
 	case err == nil:
-		s.log.Warn("the folder belongs to another topic id", "log", l.name, "found", id, "wanted", l.key.id)
+		s.log.Warn("the folder belongs to another topic id", "log", l.name, "found", id, "wanted", l.key.ID)
 		if err := s.discard(l.name, id, ""); err != nil {
 			return err
 		}
@@ -171,7 +171,7 @@ func (r *recovery) makeFolder() error {
 	if err := s.fs.MkdirAll(l.dir); err != nil {
 		return err
 	}
-	return fsx.WriteFile(s.fs, path.Join(l.dir, metadataFile), encodeMetadata(l.key.id))
+	return fsx.WriteFile(s.fs, path.Join(l.dir, metadataFile), encodeMetadata(l.key.ID))
 }
 
 // list finds the segments.

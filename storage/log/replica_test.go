@@ -234,9 +234,9 @@ func TestWithoutTheMarkerAGapIsDamage(t *testing.T) {
 		_, err := l.AppendReplica(batches, true, 0)
 		require.NoError(t, err)
 		waitStable(t, l)
-		point := h.store.cp[cpRecovery].points[l.key]
+		point := h.store.cp[cpRecovery].Points[l.key]
 		stop(h)
-		point = max(point, h.store.cp[cpRecovery].points[l.key])
+		point = max(point, h.store.cp[cpRecovery].Points[l.key])
 		require.NoError(t, mem.Remove(logDir+"/"+compactedFile))
 		h.start()
 		l, err = h.store.Open(testID, "events", 0, Config{})

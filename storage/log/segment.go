@@ -41,6 +41,8 @@ type logFile interface {
 	Release() error
 	Retire() error
 	Close() error
+	Pin() (fsx.File, error)
+	Unpin()
 }
 
 // segment is one .log file with its indexes. Readers use size, f and the
@@ -63,6 +65,8 @@ type segment struct {
 	dropped  atomic.Bool  // below the log start and out of the list; its files are about to go
 	firstTs  atomic.Int64 // largest timestamp of the first batch; 0 not known; see Log.firstTimestamp
 	warned   atomic.Bool  // that its timestamps lie in the future was logged
+
+	cut atomic.Int64 // grows when bytes are cut off the end, before they are
 
 	// Guarded by Log.mu.
 	since    int          // bytes since the last index entry

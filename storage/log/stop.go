@@ -43,7 +43,7 @@ func (s *Store) Close() error {
 	}
 	var gens [cpKinds]uint64
 	for i := range s.cp {
-		gens[i] = s.cp[i].generation
+		gens[i] = s.cp[i].Generation
 	}
 	return fsx.WriteFile(s.fs, s.path(cleanStopFile), encodeCleanStop(gens))
 }

@@ -11,6 +11,7 @@ import (
 
 	"tidewire/internal/fsx"
 	"tidewire/internal/model"
+	"tidewire/storage/checkpoint"
 	"tidewire/storage/epochs"
 	"tidewire/storage/files"
 	"tidewire/storage/index"
@@ -41,15 +42,15 @@ type Store struct {
 	found checkpoints // as at start; read only
 
 	mu       sync.Mutex
-	names    map[string]logKey   // guarded by mu: folders in use
-	logs     map[logKey]*Log     // guarded by mu; nil while being opened
-	folders  map[string]bool     // guarded by mu: after an unclean stop, folders not recovered yet
-	tainted  bool                // guarded by mu: something failed, so this stop is not clean
-	closing  bool                // guarded by mu
-	cpMu     sync.Mutex          // one writer of checkpoints at a time; before mu
-	cp       [cpKinds]checkpoint // guarded by cpMu
-	cpBehind [cpKinds]bool       // guarded by cpMu: the last write failed, the next round writes again
-	cleaner  checkpoint          // guarded by cpMu: where what is dirty begins, of logs that were compacted
+	names    map[string]logKey        // guarded by mu: folders in use
+	logs     map[logKey]*Log          // guarded by mu; nil while being opened
+	folders  map[string]bool          // guarded by mu: after an unclean stop, folders not recovered yet
+	tainted  bool                     // guarded by mu: something failed, so this stop is not clean
+	closing  bool                     // guarded by mu
+	cpMu     sync.Mutex               // one writer of checkpoints at a time; before mu
+	cp       [cpKinds]checkpoint.File // guarded by cpMu
+	cpBehind [cpKinds]bool            // guarded by cpMu: the last write failed, the next round writes again
+	cleaner  checkpoint.File          // guarded by cpMu: where what is dirty begins, of logs that were compacted
 	stop     chan struct{}
 	loopDone sync.WaitGroup
 
@@ -148,14 +149,14 @@ func (s *Store) prepare() error {
 func (s *Store) firstCheckpoints(haveLogs bool) error {
 	var top uint64
 	for _, c := range s.found.cp {
-		top = max(top, c.generation)
+		top = max(top, c.Generation)
 	}
 	for i := range s.cp {
-		s.cp[i].points = make(map[logKey]model.Offset, len(s.found.cp[i].points))
-		for k, v := range s.found.cp[i].points {
-			s.cp[i].points[k] = v
+		s.cp[i].Points = make(map[logKey]model.Offset, len(s.found.cp[i].Points))
+		for k, v := range s.found.cp[i].Points {
+			s.cp[i].Points[k] = v
 		}
-		s.cp[i].generation = top
+		s.cp[i].Generation = top
 		if s.found.have[i] {
 			continue
 		}
@@ -171,8 +172,8 @@ func (s *Store) firstCheckpoints(haveLogs bool) error {
 }
 
 func (s *Store) writeCheckpoint(i int) error {
-	s.cp[i].generation++
-	err := fsx.WriteFile(s.fs, s.path(checkpointFiles[i]), s.cp[i].encode(checkpointFiles[i]))
+	s.cp[i].Generation++
+	err := fsx.WriteFile(s.fs, s.path(checkpointFiles[i]), s.cp[i].Encode(checkpointFiles[i]))
 	s.cpBehind[i] = err != nil
 	return err
 }
@@ -184,7 +185,7 @@ func (s *Store) writeCheckpoint(i int) error {
 // error of code StorageError means that the folder is damaged below its checkpointed stable end
 // and was left as it is; the node's next stop is then not a clean one.
 func (s *Store) Open(id model.TopicID, topic string, p model.PartitionID, cfg Config) (*Log, error) {
-	key := logKey{id, p}
+	key := logKey{ID: id, Partition: p}
 	name := fmt.Sprintf("%s-%d", topic, p)
 	s.mu.Lock()
 	_, open := s.names[name]
@@ -238,14 +239,14 @@ func (s *Store) Remove(l *Log) error {
 	s.sched.drain(l)
 	err := l.closeFiles()
 	s.sched.drain(l) // an append may have slipped in before the close
-	err = firstErr(s.discard(l.name, l.key.id, ""), err)
+	err = firstErr(s.discard(l.name, l.key.ID, ""), err)
 	s.mu.Lock()
 	s.forgetLocked(l.key, l.name)
 	s.mu.Unlock()
 	for i := range s.cp {
-		delete(s.cp[i].points, l.key)
+		delete(s.cp[i].Points, l.key)
 	}
-	delete(s.cleaner.points, l.key)
+	delete(s.cleaner.Points, l.key)
 	return err
 }
 
@@ -347,8 +348,8 @@ func (s *Store) Checkpoint() error {
 func (s *Store) checkpointCpLocked(all bool) error {
 	var changed [cpKinds]bool
 	note := func(kind int, l *Log, off int64) {
-		if old, ok := s.cp[kind].points[l.key]; !ok || int64(old) != off {
-			s.cp[kind].points[l.key] = model.Offset(off)
+		if old, ok := s.cp[kind].Points[l.key]; !ok || int64(old) != off {
+			s.cp[kind].Points[l.key] = model.Offset(off)
 			changed[kind] = true
 		}
 	}
@@ -411,12 +412,12 @@ func (s *Store) lowerCheckpoints(l *Log, c *cut) error {
 func (s *Store) setCleanPoint(l *Log, to model.Offset) error {
 	s.cpMu.Lock()
 	defer s.cpMu.Unlock()
-	old, had := s.cleaner.points[l.key]
-	s.cleaner.points[l.key] = to
+	old, had := s.cleaner.Points[l.key]
+	s.cleaner.Points[l.key] = to
 	if err := s.writeCleanerCpLocked(); err != nil {
-		delete(s.cleaner.points, l.key)
+		delete(s.cleaner.Points, l.key)
 		if had {
-			s.cleaner.points[l.key] = old
+			s.cleaner.Points[l.key] = old
 		}
 		return err
 	}
@@ -425,8 +426,8 @@ func (s *Store) setCleanPoint(l *Log, to model.Offset) error {
 }
 
 func (s *Store) writeCleanerCpLocked() error {
-	s.cleaner.generation++
-	return fsx.WriteFile(s.fs, s.path(cleanerFile), s.cleaner.encode(cleanerFile))
+	s.cleaner.Generation++
+	return fsx.WriteFile(s.fs, s.path(cleanerFile), s.cleaner.Encode(cleanerFile))
 }
 
 // forgetCleanPoint is for a log that does not have what was clean: another one of its key
@@ -434,7 +435,7 @@ func (s *Store) writeCleanerCpLocked() error {
 func (s *Store) forgetCleanPoint(key logKey) error {
 	s.cpMu.Lock()
 	defer s.cpMu.Unlock()
-	delete(s.cleaner.points, key)
+	delete(s.cleaner.Points, key)
 	return s.writeCleanerCpLocked()
 }
 
@@ -442,11 +443,11 @@ func (s *Store) forgetCleanPoint(key logKey) error {
 // must count as dirty, or a tombstone among it could go before what it deletes.
 func (s *Store) lowerCleanPointCpLocked(l *Log, to model.Offset) error {
 	l.cleaned.failed.Store(nil)
-	if model.Offset(l.cleaned.point.Load()) <= to && s.cleaner.points[l.key] <= to {
+	if model.Offset(l.cleaned.point.Load()) <= to && s.cleaner.Points[l.key] <= to {
 		return nil
 	}
 	l.cleaned.point.Store(int64(to))
-	s.cleaner.points[l.key] = to
+	s.cleaner.Points[l.key] = to
 	return s.writeCleanerCpLocked()
 }
 
@@ -456,19 +457,19 @@ func (s *Store) lowerCleanPointCpLocked(l *Log, to model.Offset) error {
 func (s *Store) resetLogStart(l *Log, start model.Offset) error {
 	s.cpMu.Lock()
 	defer s.cpMu.Unlock()
-	if old, ok := s.cp[cpLogStart].points[l.key]; ok && old == start && !s.cpBehind[cpLogStart] {
+	if old, ok := s.cp[cpLogStart].Points[l.key]; ok && old == start && !s.cpBehind[cpLogStart] {
 		return nil
 	}
-	s.cp[cpLogStart].points[l.key] = start
+	s.cp[cpLogStart].Points[l.key] = start
 	return s.writeCheckpoint(cpLogStart)
 }
 
 func (s *Store) lowerCpLocked(kind int, key logKey, to model.Offset) error {
-	if old, ok := s.cp[kind].points[key]; (!ok || old <= to) && !s.cpBehind[kind] {
+	if old, ok := s.cp[kind].Points[key]; (!ok || old <= to) && !s.cpBehind[kind] {
 		return nil
 	}
-	if old, ok := s.cp[kind].points[key]; ok {
-		s.cp[kind].points[key] = min(old, to)
+	if old, ok := s.cp[kind].Points[key]; ok {
+		s.cp[kind].Points[key] = min(old, to)
 	}
 	s.mu.Lock()
 	allOpen := len(s.folders) == 0

@@ -201,6 +201,7 @@ func (l *Log) publishCutLocked(c *cut) {
 		l.stable.Store(int64(c.end))
 	} else {
 		kept[c.keep-1].size.Store(c.pos)
+		kept[c.keep-1].cut.Add(1)
 		l.epochs = l.epochs.TruncateFrom(c.end)
 		for _, x := range []interface {
 			Load() int64

@@ -75,6 +75,10 @@ func (d *Decompressor) Release() {
 	d.held = 0
 }
 
+// Settle gives back what large batches took, and what was returned stays valid until the next
+// use: for who keeps it while others wait for their turn, and counts its memory by itself.
+func (d *Decompressor) Settle() { d.Release() }
+
 func (d *Decompressor) hold(n int64) { d.held += d.budget.acquire(n) }
 
 func (d *Decompressor) tooLarge() error {

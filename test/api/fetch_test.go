@@ -135,7 +135,10 @@ func TestEncodings(t *testing.T) {
 // after it or before, which must make no difference to the answer.
 func (a *api) poll(token, target string) <-chan *answer {
 	out := make(chan *answer, 1)
-	go func() { out <- a.as(token, "GET", target, nil) }()
+	go func() {
+		defer close(out) // a request that fails ends its goroutine, and must not hang the test
+		out <- a.as(token, "GET", target, nil)
+	}()
 	for range 3 { // its connection was accepted before these
 		wants(a.t, a.get("/healthz"), 200, "")
 	}

@@ -151,6 +151,9 @@ var rows = map[string]row{
 		missing: "/v1/topics/not-there/records", code: "unknown-topic"},
 	"fetch": {access: byRule, operation: "read", path: topicPath("/partitions/0/records?offset=earliest"), prepare: makeTopic, success: 200,
 		missing: "/v1/topics/not-there/partitions/0/records?offset=earliest", code: "unknown-topic"},
+	"getRecord": {access: byRule, operation: "read", path: topicPath("/partitions/0/records/0"), success: 200,
+		prepare: func(a *api, name string) { a.t.Helper(); a.records(a.topic(name, 1, nil), object{"value": "v"}) },
+		missing: "/v1/topics/not-there/partitions/0/records/0", code: "unknown-topic"},
 
 	"getCluster":  {access: byRule, operation: "describe", cluster: true, path: fixed("/v1/cluster"), success: 200},
 	"listBrokers": {access: byRule, operation: "describe", cluster: true, path: fixed("/v1/brokers"), success: 200},

@@ -83,27 +83,3 @@ func (a *api) logEnd(path string, partition int) int64 {
 	parts := decoded(a.t, a.get(path), 200)["partitions"].([]any)
 	return number(a.t, parts[partition].(object)["log_end_offset"])
 }
-
-func TestUnbuiltPartsOfOtherRoutesAnswer501(t *testing.T) {
-	t.Parallel()
-	a := sharedAPI(t)
-	path := a.topic("unbuilt.parts", 1, nil)
-	fetch := path + "/partitions/0/records?offset=earliest"
-	type header = map[string]string
-	for name, c := range map[string]struct {
-		q       request
-		pointer string
-	}{
-		"fetch as NDJSON":        {request{Method: "GET", Path: fetch, Header: header{"Accept": "application/x-ndjson"}}, "header:Accept"},
-		"fetch as batches":       {request{Method: "GET", Path: fetch, Header: header{"Accept": "application/vnd.kafka.record-batches"}}, "header:Accept"},
-		"fetch rather as NDJSON": {request{Method: "GET", Path: fetch, Header: header{"Accept": "application/x-ndjson, application/json;q=0.9"}}, "header:Accept"},
-	} {
-		c.q.Token = a.admin
-		x := wants(t, a.Do(c.q), 501, "not-implemented")
-		require.Equal(t, []string{c.pointer}, pointers(t, x), name)
-		checkNotApplied(t, c.q.Method, x)
-	}
-	wants(t, a.get("/v1/topics/gz"), 404, "unknown-topic")
-	x := a.Do(request{Method: "GET", Path: fetch, Token: a.admin, Header: header{"Accept": "application/json, application/x-ndjson;q=0.5"}})
-	wants(t, x, 200, "")
-}

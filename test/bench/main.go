@@ -33,24 +33,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// row is one case. Goal is the rate to reach, in records a second; 0 for none.
+// row is one case. Goal is the rate to reach, in records or bytes a second; 0 for none.
 type row struct {
 	name, id string
 	goal     float64
 	args     []string
+	bytes    bool // the rate is in bytes a second
 }
 
 var rows = []row{
-	{"produce, 100 × 100 B a request, acks=leader", "batch-leader", 600_000, []string{"produce", "--records", "3000000", "--batch", "100", "--connections", "16", "--acks", "leader"}},
-	{"produce, 100 × 100 B a request, acks=all", "batch-all", 300_000, []string{"produce", "--records", "2000000", "--batch", "100", "--connections", "16", "--acks", "all"}},
-	{"produce, one record a request, 64 connections, acks=leader", "single-leader", 25_000, []string{"produce", "--records", "150000", "--batch", "1", "--connections", "64", "--acks", "leader"}},
-	{"produce, one record a request, 64 connections, acks=all", "single-all", 6_000, []string{"produce", "--records", "60000", "--batch", "1", "--connections", "64", "--acks", "all"}},
-	{"fetch, JSON", "fetch", 500_000, []string{"consume"}},
+	{"produce, 100 × 100 B a request, acks=leader", "batch-leader", 600_000, []string{"produce", "--records", "3000000", "--batch", "100", "--connections", "16", "--acks", "leader"}, false},
+	{"produce, 100 × 100 B a request, acks=all", "batch-all", 300_000, []string{"produce", "--records", "2000000", "--batch", "100", "--connections", "16", "--acks", "all"}, false},
+	{"produce, one record a request, 64 connections, acks=leader", "single-leader", 25_000, []string{"produce", "--records", "150000", "--batch", "1", "--connections", "64", "--acks", "leader"}, false},
+	{"produce, one record a request, 64 connections, acks=all", "single-all", 6_000, []string{"produce", "--records", "60000", "--batch", "1", "--connections", "64", "--acks", "all"}, false},
+	{"fetch, JSON", "fetch", 1_000_000, []string{"consume"}, false},
+	{"fetch, stored batches, 10,000 records a request", "binary", 1_500_000_000, []string{"consume", "--format", "binary", "--batch", "10000", "--max-bytes", "67108864", "--rounds", "10"}, true},
 }
 
 // report is what `tidewire bench -o json` tells.
 type report struct {
 	RecordsPerS float64 `json:"records_per_s"`
+	MBPerS      float64 `json:"mb_per_s"`
 	Errors      int64   `json:"errors"`
 	Latency     struct {
 		P50 float64 `json:"p50_ms"`
@@ -220,15 +223,29 @@ func (b *bench) row(ctx context.Context, r row, runs int) error {
 		}
 		all = append(all, m)
 	}
-	slices.SortFunc(all, func(a, b report) int { return int(a.RecordsPerS - b.RecordsPerS) })
+	rate := func(m report) float64 {
+		if r.bytes {
+			return m.MBPerS * 1e6
+		}
+		return m.RecordsPerS
+	}
+	slices.SortFunc(all, func(a, b report) int { return int(rate(a) - rate(b)) })
 	mid := all[len(all)/2]
 	rates := make([]string, len(all))
 	for i, m := range all {
-		rates[i] = thousands(m.RecordsPerS)
+		rates[i] = r.amount(rate(m))
 	}
-	fmt.Fprintf(os.Stdout, "| %s | **%s**/s | %s/s | %s | %.2f ms | %.2f ms |\n", r.name, thousands(mid.RecordsPerS), thousands(r.goal),
+	fmt.Fprintf(os.Stdout, "| %s | **%s**/s | %s/s | %s | %.2f ms | %.2f ms |\n", r.name, r.amount(rate(mid)), r.amount(r.goal),
 		strings.Join(rates, ", "), mid.Latency.P50, mid.Latency.P99)
 	return nil
+}
+
+// amount is a rate in words.
+func (r *row) amount(f float64) string {
+	if r.bytes {
+		return thousands(f/1e6) + " MB"
+	}
+	return thousands(f)
 }
 
 func thousands(f float64) string {

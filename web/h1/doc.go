@@ -17,8 +17,8 @@
 // it accepts a subset of its grammar (the fuzz target compares the two).
 //
 // The handler sees what net/http shows: an *http.Request, and a ResponseWriter that
-// implements http.Flusher and the deadlines and full duplex of http.ResponseController. The
-// request's context ends when the handler returns or the client goes away; the latter is
+// implements http.Flusher, io.ReaderFrom (by sendfile for a FileRange) and the deadlines and
+// full duplex of http.ResponseController. The request's context ends when the handler returns or the client goes away; the latter is
 // looked for only once somebody has asked for Done, or a second time for Err, and a moment
 // has passed. Not there: Hijack (an upgrade is handed over), CloseNotify, and trailers and a
 // Transfer-Encoding of the handler's, which are ignored. What else differs is in

@@ -1,7 +1,6 @@
 package h1
 
 import (
-	"io"
 	"net"
 	"sync"
 )
@@ -59,9 +58,6 @@ func (r *replayed) Read(p []byte) (int, error) {
 	}
 	return r.tcp.Read(p)
 }
-
-// ReadFrom lets net/http send files without copying them through the process.
-func (r *replayed) ReadFrom(src io.Reader) (int64, error) { return r.tcp.ReadFrom(src) }
 
 // CloseWrite lets net/http end an answer before it closes.
 func (r *replayed) CloseWrite() error { return r.tcp.CloseWrite() }

@@ -214,7 +214,7 @@ func (r *reader) collect(ctx context.Context, b []byte, room int) (_ []byte, n i
 			return b, n, ofPartition(err, p.name)
 		}
 		p.next = info.NextOffset
-		r.more = r.more || info.More
+		r.more = r.more || info.End != broker.AtVisibleEnd
 		if n >= room || len(b) >= frameBytes {
 			break
 		}

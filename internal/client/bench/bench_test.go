@@ -121,6 +121,47 @@ func TestConsumeReadsAllPartitions(t *testing.T) {
 	require.ErrorAs(t, err, &p)
 }
 
+func TestConsumeOfBatchesReadsAllOfThemAndAsOftenAsAsked(t *testing.T) {
+	t.Parallel()
+	const end, bytesEach = 250, 11
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		q := r.URL.Query()
+		if !q.Has("offset") {
+			_, _ = io.WriteString(w, `{"partitions":[{"partition":0},{"partition":1}]}`) // the client reads what comes
+			return
+		}
+		if r.Header.Get("Accept") != "application/vnd.kafka.record-batches" {
+			http.Error(w, "not batches", http.StatusNotAcceptable)
+			return
+		}
+		from, most := 0, 0
+		_, err := fmt.Sscan(q.Get("max_records"), &most)
+		if q.Get("offset") != "earliest" && err == nil {
+			_, err = fmt.Sscan(q.Get("offset"), &from)
+		}
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusUnprocessableEntity)
+			return
+		}
+		next := min(from+most, end)
+		w.Header().Set("Tidewire-Next-Offset", fmt.Sprint(next))
+		w.Header().Set("Content-Length", fmt.Sprint((next-from)*bytesEach))
+		_, _ = w.Write(make([]byte, (next-from)*bytesEach)) // the client reads what comes
+	}))
+	t.Cleanup(s.Close)
+	for _, rounds := range []int{0, 1, 3} {
+		r, err := Consume(context.Background(), newClient(t, s.URL), Options{Topic: "t", Batch: 100, Connections: 2, Format: FormatBinary, Rounds: rounds})
+		require.NoError(t, err)
+		assert.Zero(t, r.Errors, r.Problems)
+		assert.Equal(t, int64(2*end*max(rounds, 1)), r.Records)
+		assert.InDelta(t, float64(2*end*bytesEach*max(rounds, 1))/1e6, r.MBPerS*r.Seconds, 1e-6)
+	}
+	for _, o := range []Options{{Topic: "t", Batch: 1, Connections: 1, Format: "csv"}, {Topic: "t", Batch: 1, Connections: 1, Rounds: -1}} {
+		_, err := Consume(context.Background(), newClient(t, s.URL), o)
+		require.Error(t, err)
+	}
+}
+
 func TestLatencySeesEachRecordArrive(t *testing.T) {
 	t.Parallel()
 	s := clienttest.New(t)

@@ -48,6 +48,11 @@ type conn struct {
 	size  int          // of the head in head
 	body  bytes.Buffer // the last answer's body
 
+	accept  string // media type asked for; "": none
+	discard []byte // not nil: bodies of success are read into it and dropped
+	next    int64  // Tidewire-Next-Offset of the last answer; −1 without one
+	length  int64  // of the last answer's body, where that was dropped
+
 	status   int         // of the last answer
 	deadline time.Time   // set on the connection
 	release  func() bool // ends the watch over the context
@@ -219,6 +224,11 @@ func (c *conn) buildHead(path string, body []byte) {
 	h = append(h, " HTTP/1.1\r\nHost: "...)
 	h = append(h, c.t.base.Host...)
 	h = append(h, "\r\nUser-Agent: tidewire-bench\r\n"...)
+	if c.accept != "" {
+		h = append(h, "Accept: "...)
+		h = append(h, c.accept...)
+		h = append(h, "\r\n"...)
+	}
 	if c.token != "" {
 		h = append(h, "Authorization: Bearer "...)
 		h = append(h, c.token...)
@@ -257,6 +267,9 @@ func (c *conn) readAnswer() (status int, last bool, err error) {
 	}
 	c.body.Reset()
 	switch {
+	case c.discard != nil && status < 300 && length >= 0:
+		c.length = length
+		err = c.drop(length)
 	case chunked:
 		err = c.readChunks()
 	case length >= 0:
@@ -267,6 +280,17 @@ func (c *conn) readAnswer() (status int, last bool, err error) {
 		last = true
 	}
 	return status, last, err
+}
+
+// drop reads a body of known length into the same memory over and over.
+func (c *conn) drop(n int64) error {
+	for n > 0 {
+		got, err := c.r.Read(c.discard[:min(n, int64(len(c.discard)))])
+		if n -= int64(got); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // readLength reads a body of known length.
@@ -284,9 +308,11 @@ func (c *conn) readLength(n int64) error {
 	return err
 }
 
+var nextOffsetField = []byte("Tidewire-Next-Offset")
+
 // readFields reads the header fields that matter here.
 func (c *conn) readFields() (length int64, chunked, last bool, err error) {
-	length = -1
+	length, c.next = -1, -1
 	for {
 		line, err := c.r.ReadSlice('\n')
 		if err != nil {
@@ -303,6 +329,10 @@ func (c *conn) readFields() (length int64, chunked, last bool, err error) {
 		switch {
 		case len(name) == 14 && bytes.EqualFold(name, []byte("Content-Length")):
 			if length, err = strconv.ParseInt(string(bytes.TrimSpace(value)), 10, 64); err != nil || length < 0 {
+				return 0, false, false, errAnswer
+			}
+		case len(name) == len(nextOffsetField) && bytes.EqualFold(name, nextOffsetField):
+			if c.next, err = strconv.ParseInt(string(bytes.TrimSpace(value)), 10, 64); err != nil {
 				return 0, false, false, errAnswer
 			}
 		case len(name) == 17 && bytes.EqualFold(name, []byte("Transfer-Encoding")):

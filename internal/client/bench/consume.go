@@ -59,9 +59,13 @@ func nextOffset(answer []byte) (int64, error) {
 	return strconv.ParseInt(string(rest[:n]), 10, 64)
 }
 
+// discardSize is into how much memory bodies are read that nobody looks at.
+const discardSize = 256 << 10
+
 // Consume reads the topic's partitions from their starts, dealt among connections,
-// until o.Records records came or the ends are reached. Records are counted by how
-// each begins, so values that hold whole fetched records count more than once.
+// until o.Records records came or the ends are reached, o.Rounds times. Records of JSON
+// are counted by how each begins, so values that hold whole fetched records count more than
+// once; of stored batches by their offsets, and the bytes are read and dropped.
 func Consume(ctx context.Context, c *client.Client, o Options) (*Report, error) {
 	if err := o.Check(); err != nil {
 		return nil, err
@@ -74,13 +78,18 @@ func Consume(ctx context.Context, c *client.Client, o Options) (*Report, error) 
 	mark := []byte(`{"topic":"` + o.Topic + `","partition":`)
 	var got atomic.Int64
 	total, took, err := fanOut(ctx, c, o.Connections, func(ctx context.Context, n int, cn *conn, t *tally) {
-		for p := n; p < parts; p += o.Connections {
+		read := t.read
+		if o.Format == FormatBinary {
+			cn.accept, cn.discard = "application/vnd.kafka.record-batches", make([]byte, discardSize)
+			read = t.readBatches
+		}
+		for p := n; p < parts*max(o.Rounds, 1); p += o.Connections {
 			for at := "earliest"; at != ""; {
 				if o.Records > 0 && got.Load() >= o.Records || ctx.Err() != nil || t.errors >= maxErrors {
 					return
 				}
 				before := t.records
-				at = t.read(ctx, cn, reading{fetchPath(o.Topic, p, at, o, 0), at, mark})
+				at = read(ctx, cn, reading{fetchPath(o.Topic, p%parts, at, o, 0), at, mark, o.Batch})
 				got.Add(t.records - before)
 			}
 		}
@@ -91,10 +100,42 @@ func Consume(ctx context.Context, c *client.Client, o Options) (*Report, error) 
 	return total.report(Report{Kind: "consume", Topic: o.Topic, Connections: o.Connections, Batch: o.Batch}, took), nil
 }
 
-// reading is one fetch: where from, and how each record begins.
+var errNoNext = errors.New("the answer has no Tidewire-Next-Offset")
+
+// readBatches is read for stored batches.
+func (t *tally) readBatches(ctx context.Context, cn *conn, r reading) string {
+	start := time.Now()
+	_, err := cn.do(ctx, r.path, nil)
+	if ctx.Err() != nil {
+		return ""
+	}
+	t.requests++
+	if err == nil && cn.next < 0 {
+		err = errNoNext
+	}
+	if err != nil {
+		t.fail(err)
+		return r.at
+	}
+	to := strconv.FormatInt(cn.next, 10)
+	if cn.length == 0 && (to == r.at || r.at == "earliest") {
+		return ""
+	}
+	t.hist.add(time.Since(start))
+	t.bytes += cn.length
+	if from, err := strconv.ParseInt(r.at, 10, 64); err == nil {
+		t.records += cn.next - from
+	} else { // earliest: the topic begins with what the answer has
+		t.records += min(cn.next, int64(r.most))
+	}
+	return to
+}
+
+// reading is one fetch: where from, how each record begins, and how many come at most.
 type reading struct {
 	path, at string
 	mark     []byte
+	most     int
 }
 
 // read fetches a page, counts it and returns the next offset, or "" at the end.

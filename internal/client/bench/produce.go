@@ -23,8 +23,16 @@ type Options struct {
 	Acks        string
 	Keys        int // different keys; 0: records without key
 	MaxBytes    int64
+	Format      string  // of Consume: json (also ""), or binary for stored batches
+	Rounds      int     // of Consume: how often the topic is read; 0 is once
 	Rate        float64 // of Latency: records a second; 0: one after the other
 }
+
+// Formats of Consume.
+const (
+	FormatJSON   = "json"
+	FormatBinary = "binary"
+)
 
 // maxErrors ends a connection's part of a measurement.
 const maxErrors = 100
@@ -71,6 +79,10 @@ func (o *Options) Check() error {
 		return errors.New("a number must not be negative")
 	case o.Batch < 1 || o.Batch > 1_000_000:
 		return errors.New("a batch has 1 to 1000000 records")
+	case o.Format != "" && o.Format != FormatJSON && o.Format != FormatBinary:
+		return errors.New("the format is json or binary")
+	case o.Rounds < 0:
+		return errors.New("rounds are 1 or more")
 	case o.Connections < 1 || o.Connections > 10_000:
 		return errors.New("connections are 1 to 10000")
 	}

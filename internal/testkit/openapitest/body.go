@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"strings"
 	"unicode/utf8"
 
@@ -39,6 +40,32 @@ func validateLines(body []byte, schema *openapi3.Schema) error {
 		}
 	}
 	return nil
+}
+
+// validateProjection checks a list whose items were asked for with some of their fields:
+// each has these, as the document describes them, and no others.
+func validateProjection(body []byte, response *openapi3.Response, fields []string) error {
+	content := response.Content.Get("application/json")
+	if content == nil || content.Schema == nil || content.Schema.Value.Properties["items"] == nil {
+		return fmt.Errorf("fields were asked for of what the document does not have as a list")
+	}
+	page := *content.Schema.Value
+	items := *page.Properties["items"].Value
+	item := *items.Items.Value
+	chosen := openapi3.Schemas{}
+	for _, f := range fields {
+		if item.Properties[f] == nil {
+			return fmt.Errorf("the document's items have no field %s", f)
+		}
+		chosen[f] = item.Properties[f]
+	}
+	no := false
+	item.Properties, item.Required = chosen, fields
+	item.AdditionalProperties = openapi3.AdditionalProperties{Has: &no}
+	items.Items = &openapi3.SchemaRef{Value: &item}
+	page.Properties = maps.Clone(page.Properties)
+	page.Properties["items"] = &openapi3.SchemaRef{Value: &items}
+	return validateJSON(body, &page)
 }
 
 func validateJSON(body []byte, schema *openapi3.Schema) error {

@@ -126,6 +126,9 @@ func (v *Validator) Validate(x Exchange) error {
 	v.mu.Lock()
 	v.seen[fmt.Sprintf("%s %s %d", method, r.path, x.Status)] = true
 	v.mu.Unlock()
+	if fields := target.Query().Get("fields"); fields != "" && x.Status == http.StatusOK && x.Method != http.MethodHead {
+		return validateProjection(x.Body, response.Value, strings.Split(fields, ","))
+	}
 	return v.validateResponse(x, response.Value)
 }
 
