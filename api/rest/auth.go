@@ -3,6 +3,7 @@ package rest
 import (
 	"net/http"
 
+	"tidewire/api/strictjson"
 	"tidewire/auth"
 	"tidewire/internal/model"
 )
@@ -82,7 +83,7 @@ func tokens(g *auth.Grant) TokenAnswer {
 func (a *API) login(c *Call) error {
 	session, forCookie := c.only("session")
 	if forCookie && session != "cookie" {
-		return model.Invalid("query:session", "session is cookie, or is left out, not %q", short(session))
+		return model.Invalid("query:session", "session is cookie, or is left out, not %q", strictjson.Short(session))
 	}
 	in, err := decode[LoginRequest](c)
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"tidewire/api/coding"
 	"tidewire/auth"
 	"tidewire/internal/model"
 )
@@ -58,7 +59,7 @@ func (c *Call) takesTicket() bool {
 		return true
 	}
 	const events = "text/event-stream"
-	return slices.Contains(c.Route.Accept, events) && negotiate(c.Request.Header["Accept"], c.Route.Accept) == events
+	return slices.Contains(c.Route.Accept, events) && coding.Media(c.Request.Header["Accept"], c.Route.Accept) == events
 }
 
 func (a *API) byTicket(c *Call) error {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"tidewire/api/coding"
 	"tidewire/api/problem"
 	"tidewire/api/recordjson"
 	"tidewire/broker"
@@ -162,7 +163,7 @@ const maxBrowses = 2000
 func browseRequest(c *Call) (*browsing, error) {
 	q := &browsing{req: broker.BrowseRequest{Topic: c.PathValue("topic"), BufferBytes: streamBuffer}, media: jsonOnly[0]}
 	if h := c.Request.Header["Accept"]; len(h) > 0 {
-		q.media = negotiate(h, browseAccept)
+		q.media = coding.Media(h, browseAccept)
 	}
 	if q.media == jsonOnly[0] {
 		q.req.BufferBytes = pageBuffer

@@ -14,6 +14,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"tidewire/api/coding"
 	"tidewire/api/problem"
 	"tidewire/auth"
 	"tidewire/broker"
@@ -178,7 +179,7 @@ func (c *Call) bytes(status int, mediaType string, b []byte) {
 		h["Content-Type"] = []string{mediaType}
 	}
 	if !c.Route.Records {
-		b = c.compressed(h, b)
+		b = coding.Answer(h, c.Request.Header["Accept-Encoding"], b)
 	}
 	h["Content-Length"] = []string{strconv.Itoa(len(b))}
 	h["Cache-Control"] = noStore

@@ -2,6 +2,7 @@ package rest
 
 import (
 	"net/http"
+	"tidewire/api/strictjson"
 	"tidewire/auth"
 
 	"tidewire/api/recordjson"
@@ -85,7 +86,7 @@ func (a *API) info(c *Call) error {
 		Version: a.version, ServerTime: timeOf(a.now()), Features: features,
 		Limits: Limits{
 			MaxRequestBytes: maxProduceBody, MaxRecordsPerRequest: recordjson.MaxRecords, MaxFetchRecords: 10_000,
-			MaxFetchBytes: 64 << 20, MaxWaitMs: 60_000, MaxPartitions: broker.MaxPartitions, MaxJSONDepth: maxDepth,
+			MaxFetchBytes: 64 << 20, MaxWaitMs: 60_000, MaxPartitions: broker.MaxPartitions, MaxJSONDepth: strictjson.MaxDepth,
 		},
 	})
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"tidewire/api/coding"
 	"tidewire/api/problem"
 	"tidewire/internal/model"
 )
@@ -135,7 +136,9 @@ func (a *API) run(c *Call) error {
 		return err
 	}
 	if c.coding != "" && c.Request.Body != nil && c.Request.Body != http.NoBody {
-		defer c.inflate()()
+		b := coding.NewBody(c.Request.Body, c.coding, c.hold.Grow)
+		defer b.Release()
+		c.Request.Body, c.Request.ContentLength = b, -1
 	}
 	return c.Route.Handle(c)
 }
@@ -213,11 +216,10 @@ func checkLength(c *Call) error {
 }
 
 func checkContentType(c *Call) error {
-	coding, err := requestCoding(c.Request.Header)
-	if err != nil {
+	var err error
+	if c.coding, err = coding.Of(c.Request.Header); err != nil {
 		return err
 	}
-	c.coding = coding
 	switch {
 	case c.Route.Body == RawBody && c.Route.Built():
 		_, err := produceMedia(c)
@@ -254,7 +256,7 @@ func checkAccept(c *Call) error {
 		return nil
 	}
 	types := c.Route.types()
-	if negotiate(h, types) != "" || negotiate(h, c.Route.Unbuilt.Accept) != "" {
+	if coding.Media(h, types) != "" || coding.Media(h, c.Route.Unbuilt.Accept) != "" {
 		return nil
 	}
 	return model.Errorf(model.NotAcceptable, "this resource can be given as %s", strings.Join(types, ", "))
@@ -288,7 +290,7 @@ func checkBuilt(c *Call) error {
 		}
 	}
 	if h := c.Request.Header["Accept"]; len(h) > 0 && len(r.Unbuilt.Accept) > 0 {
-		if mt := negotiate(h, append(slices.Clone(r.types()), r.Unbuilt.Accept...)); slices.Contains(r.Unbuilt.Accept, mt) {
+		if mt := coding.Media(h, append(slices.Clone(r.types()), r.Unbuilt.Accept...)); slices.Contains(r.Unbuilt.Accept, mt) {
 			return notBuilt("header:Accept", "an answer of type "+mt)
 		}
 	}

@@ -61,16 +61,18 @@ func run(ctx context.Context, o options) (err error) {
 		}
 		defer func() { err = errors.Join(err, os.RemoveAll(o.data)) }()
 	}
-	fmt.Printf("%s, %d cores, %s; %d topics of %d partitions, %d records of %d bytes in each; %d segments in one partition\n\n",
+	fmt.Fprintf(os.Stdout, "%s, %d cores, %s; %d topics of %d partitions, %d records of %d bytes in each; %d segments in one partition\n\n",
 		cpuModel(), runtime.NumCPU(), runtime.Version(), o.topics, o.partitions, o.records, o.bytes, o.segments)
-	fmt.Printf("| what | measured | goal |\n|---|---:|---:|\n")
+	fmt.Fprintf(os.Stdout, "| what | measured | goal |\n|---|---:|---:|\n")
 	if err := manyPartitions(ctx, o); err != nil {
 		return err
 	}
 	return manySegments(ctx, o)
 }
 
-func line(what, measured, goal string) { fmt.Printf("| %s | %s | %s |\n", what, measured, goal) }
+func line(what, measured, goal string) {
+	fmt.Fprintf(os.Stdout, "| %s | %s | %s |\n", what, measured, goal)
+}
 
 func seconds(d time.Duration) string { return fmt.Sprintf("%.1f s", d.Seconds()) }
 

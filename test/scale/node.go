@@ -22,6 +22,7 @@ import (
 
 // node is a data folder and the process on it.
 type node struct {
+	client      http.Client
 	binary, dir string
 	env         []string
 
@@ -139,7 +140,7 @@ func (n *node) send(ctx context.Context, method, path string, body any) ([]byte,
 	if n.token != "" {
 		req.Header.Set("Authorization", "Bearer "+n.token)
 	}
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := n.client.Do(req)
 	if err != nil {
 		return nil, err
 	}
@@ -162,7 +163,7 @@ func (n *node) stop() (time.Duration, error) {
 	err := n.cmd.Wait()
 	took := time.Since(began)
 	<-n.watched
-	http.DefaultClient.CloseIdleConnections()
+	n.client.CloseIdleConnections()
 	n.cmd, n.token = nil, ""
 	if err != nil {
 		return 0, fmt.Errorf("the node ended with %w:\n%s", err, n.log.String())
@@ -178,7 +179,7 @@ func (n *node) kill() {
 	_ = n.cmd.Process.Kill() // it runs
 	_ = n.cmd.Wait()         // it was killed
 	<-n.watched
-	http.DefaultClient.CloseIdleConnections()
+	n.client.CloseIdleConnections()
 	n.cmd, n.token = nil, ""
 }
 

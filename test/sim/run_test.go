@@ -41,9 +41,9 @@ func (c counts) add(o counts) {
 
 // tally is what a run did.
 type tally struct {
-	seeds, steps          int
-	step, fault, done     counts
-	reopened, read, bytes int
+	seeds, steps      int
+	step, fault, done counts
+	read, bytes       int
 }
 
 func newTally() *tally { return &tally{step: counts{}, fault: counts{}, done: counts{}} }

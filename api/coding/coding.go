@@ -1,4 +1,6 @@
-package rest
+// Package coding is content negotiation: the codings of bodies (gzip, zstd), bounded when they
+// are decompressed, and what a client would rather have (RFC 9110 §8.4, §12.5).
+package coding
 
 import (
 	"errors"
@@ -15,8 +17,8 @@ import (
 
 // Content codings (RFC 9110 §8.4).
 const (
-	gzipCoding = "gzip"
-	zstdCoding = "zstd"
+	Gzip = "gzip"
+	Zstd = "zstd"
 )
 
 // Bounds of a compressed body. Besides them its content is bounded as if it had come
@@ -34,8 +36,8 @@ const (
 	inflationBytes = 256 << 10
 )
 
-// requestCoding is the one coding of a body, "" for none. More than one is refused.
-func requestCoding(h http.Header) (string, error) {
+// Of is the one coding of a body, "" for none. More than one is refused.
+func Of(h http.Header) (string, error) {
 	given := h["Content-Encoding"]
 	if len(given) == 0 {
 		return "", nil
@@ -44,22 +46,15 @@ func requestCoding(h http.Header) (string, error) {
 	switch all {
 	case "", "identity":
 		return "", nil
-	case gzipCoding, "x-gzip": // RFC 9110 §8.4.1.3
-		return gzipCoding, nil
-	case zstdCoding:
-		return zstdCoding, nil
+	case Gzip, "x-gzip": // RFC 9110 §8.4.1.3
+		return Gzip, nil
+	case Zstd:
+		return Zstd, nil
 	}
 	if strings.Contains(all, ",") {
 		return "", model.Errorf(model.UnsupportedMediaType, "a body has one content encoding at most, gzip or zstd, not %q", all)
 	}
 	return "", model.Errorf(model.UnsupportedMediaType, "the content encoding %q is not supported; gzip and zstd are", all)
-}
-
-// inflate has the body read decompressed. The function that it returns ends that.
-func (c *Call) inflate() func() {
-	b := &inflated{c: c, src: compressed{r: c.Request.Body}}
-	c.Request.Body, c.Request.ContentLength = b, -1
-	return b.release
 }
 
 // compressed counts the bytes of a body as they were sent.
@@ -94,18 +89,26 @@ func (s *compressed) peek() []byte {
 	return s.at
 }
 
-// inflated is a decompressed body. Its errors are the project's: what is no such coding is
+// Body is a decompressed body. Its errors are the project's: what is no such coding is
 // malformed-body, what grows beyond all measure request-too-large.
-type inflated struct {
-	c    *Call
-	src  compressed
-	r    io.Reader // nil before the first read
-	free func()
-	out  int64
-	err  error // ends the body
+type Body struct {
+	coding string
+	grow   func(int64) error
+	src    compressed
+	r      io.Reader // nil before the first read
+	free   func()
+	out    int64
+	err    error // ends the body
 }
 
-func (b *inflated) Read(p []byte) (int, error) {
+// NewBody decompresses a body that came in a coding. The memory that this takes is told to
+// grow before it is used, which may refuse it.
+func NewBody(body io.Reader, coding string, grow func(bytes int64) error) *Body {
+	return &Body{coding: coding, grow: grow, src: compressed{r: body}}
+}
+
+// Read implements io.Reader.
+func (b *Body) Read(p []byte) (int, error) {
 	if b.err == nil && b.r == nil {
 		b.err = b.open()
 	}
@@ -128,17 +131,18 @@ func (b *inflated) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func (b *inflated) malformed(err error) error {
+func (b *Body) malformed(err error) error {
 	if errors.Is(err, zstd.ErrWindowSizeExceeded) {
 		return model.Errorf(model.RequestTooLarge, "the body's zstd frames need a window of more than %d bytes", largeWindow)
 	}
-	return model.Errorf(model.MalformedBody, "the body is not valid %s", b.c.coding).WithCause(err)
+	return model.Errorf(model.MalformedBody, "the body is not valid %s", b.coding).WithCause(err)
 }
 
-// Close ends the body that was sent.
-func (b *inflated) Close() error { return nil }
+// Close does nothing: the body that was sent is its sender's to close.
+func (b *Body) Close() error { return nil }
 
-func (b *inflated) release() {
+// Release gives the decoder back.
+func (b *Body) Release() {
 	if b.free != nil {
 		b.free()
 		b.free = nil
@@ -148,9 +152,9 @@ func (b *inflated) release() {
 var gzipReaders = sync.Pool{New: func() any { return new(gzip.Reader) }}
 
 // open makes the decoder; its memory is counted.
-func (b *inflated) open() error {
-	if b.c.coding == gzipCoding {
-		if err := b.c.hold.Grow(inflationBytes); err != nil {
+func (b *Body) open() error {
+	if b.coding == Gzip {
+		if err := b.grow(inflationBytes); err != nil {
 			return err
 		}
 		z := gzipReaders.Get().(*gzip.Reader)
@@ -169,13 +173,13 @@ func (b *inflated) open() error {
 	if head.Decode(b.src.peek()) == nil && head.WindowSize > smallWindow {
 		pool, window = largeZstd, largeWindow
 	}
-	if err := b.c.hold.Grow(inflationBytes + 2*window); err != nil {
+	if err := b.grow(inflationBytes + 2*window); err != nil {
 		return err
 	}
 	return b.openZstd(pool)
 }
 
-func (b *inflated) openZstd(pool *sync.Pool) error {
+func (b *Body) openZstd(pool *sync.Pool) error {
 	z := pool.Get().(*zstd.Decoder)
 	b.free = func() {
 		_ = z.Reset(nil) // lets go of the body
@@ -206,18 +210,19 @@ func zstdPool(window uint64) *sync.Pool {
 // compressFrom is the size from which an answer is compressed: below it fits a packet.
 const compressFrom = 1 << 10
 
-// compressed gives an answer in the coding that the client likes best.
-func (c *Call) compressed(h http.Header, b []byte) []byte {
+// Answer gives an answer in the coding that the client likes best, and says so in h, the
+// answer's header. accept are the request's Accept-Encoding headers.
+func Answer(h http.Header, accept []string, b []byte) []byte {
 	h.Add("Vary", "Accept-Encoding")
 	if len(b) < compressFrom {
 		return b
 	}
-	coding := acceptedCoding(c.Request.Header["Accept-Encoding"])
+	coding := acceptedCoding(accept)
 	var out []byte
 	switch coding {
-	case gzipCoding:
+	case Gzip:
 		out = gzipped(b)
-	case zstdCoding:
+	case Zstd:
 		out = answerZstd().EncodeAll(b, nil)
 	default:
 		return b
@@ -230,7 +235,7 @@ func (c *Call) compressed(h http.Header, b []byte) []byte {
 // coding. Of equal ones zstd is taken, as it costs less.
 func acceptedCoding(accept []string) string {
 	best, bestQ := "", 0.0
-	for _, coding := range [...]string{zstdCoding, gzipCoding} {
+	for _, coding := range [...]string{Zstd, Gzip} {
 		if q := codingWeight(accept, coding); q > bestQ {
 			best, bestQ = coding, q
 		}
@@ -248,7 +253,7 @@ func codingWeight(accept []string, coding string) float64 {
 		for part := range strings.SplitSeq(header, ",") {
 			name, params, _ := strings.Cut(part, ";")
 			switch name = strings.ToLower(strings.TrimSpace(name)); {
-			case name == coding, name == "x-gzip" && coding == gzipCoding:
+			case name == coding, name == "x-gzip" && coding == Gzip:
 				return weight(params)
 			case name == "*":
 				rest = weight(params)
