@@ -12,8 +12,8 @@ import (
 	"tidewire/storage/visible"
 )
 
-// batchMemory is what an answer of stored batches counts for in the budget of reads, in
-// bytes: little memory, but files that stay open for it.
+// batchMemory is what each file of an answer of stored batches counts for in the budget of
+// reads, in bytes: little memory, but the file stays open for it.
 const batchMemory = 256 << 10
 
 // Batches is the answer of FetchBatches: where the bytes are. Close must be called.
@@ -155,6 +155,10 @@ func (f *fetching) plan(ctx context.Context) (*Batches, error) {
 
 // segment adds what one segment has.
 func (f *fetching) segment(w *visible.Walk, out *Batches) error {
+	if len(out.extents) > 0 && !out.grant.Alone() && !out.grant.Grow(batchMemory) {
+		w.Full = true
+		return nil
+	}
 	x, err := f.part.Pin(w.Next, w.Filter.To)
 	if err != nil {
 		return err

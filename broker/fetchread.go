@@ -218,12 +218,11 @@ func (f *fetching) mayGoOn(ctx context.Context) error {
 // chunk reads some batches, at least one if there is one. A batch too large for the memory
 // at hand is found out before it is read.
 func (f *fetching) chunk(r *reader, limit model.Offset) ([]byte, error) {
-	x, err := f.part.Pin(f.info.NextOffset, limit)
-	if err != nil || x == nil {
+	first, ok, err := f.part.First(f.info.NextOffset, limit)
+	if err != nil || !ok {
 		return nil, err
 	}
-	size := int64(x.First.Size())
-	x.Close()
+	size := int64(first.Size())
 	if r.batch < size-plainBatch {
 		r.batch = size - plainBatch
 		if err := r.reserve(); err != nil {

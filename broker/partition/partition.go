@@ -29,6 +29,7 @@ type Writer interface {
 type Reader interface {
 	Read(dst []byte, from, limit model.Offset, maxBytes int) ([]byte, error)
 	Pin(from, limit model.Offset) (*log.Extent, error)
+	First(from, limit model.Offset) (h record.BatchHeader, ok bool, err error)
 	OffsetForTimestamp(ts int64, limit model.Offset) (model.Offset, int64, bool, error)
 	AbortedTransactions(from, to model.Offset) ([]log.AbortedTransaction, error)
 }

@@ -3,6 +3,7 @@ package partition
 import (
 	"tidewire/internal/model"
 	"tidewire/storage/log"
+	"tidewire/storage/record"
 )
 
 // Read appends whole stored batches to dst, from the one that holds from, none that
@@ -21,6 +22,12 @@ func (p *Partition) OffsetForTimestamp(ts int64, limit model.Offset) (model.Offs
 // Pin gives whole stored batches where they are in a file, from the one that holds from, as
 // log.Log's does: the caller stops at a limit at or below the high watermark, and closes it.
 func (p *Partition) Pin(from, limit model.Offset) (*log.Extent, error) { return p.log.Pin(from, limit) }
+
+// First gives the header of the batch that Read begins with; not ok where there is none
+// below limit.
+func (p *Partition) First(from, limit model.Offset) (h record.BatchHeader, ok bool, err error) {
+	return p.log.First(from, limit)
+}
 
 // AbortedTransactions are those that a reader of committed records in [from, to) must know
 // of.

@@ -18,6 +18,7 @@ type Cache struct {
 	mu      sync.Mutex
 	idle    sync.Cond // a place was given back, or a file is not in use any more
 	open    int       // guarded by mu: places taken
+	pinned  int       // guarded by mu: files that Pin holds
 	waiting int       // guarded by mu: callers that wait for one
 	clean   list      // guarded by mu: open files that nobody uses and that have no unsynced bytes
 	dirty   list      // guarded by mu: the others that nobody uses

@@ -7,7 +7,8 @@
 //
 // Each operation of a Handle pins its descriptor for as long as it runs, so that an
 // eviction never closes, and the kernel never gives to another file, what is being read,
-// written, synced or sent from (Pin serves the last).
+// written, synced or sent from (Pin serves the last). What is sent goes at the pace of its
+// reader, who may be slow: so Pin gives half of the places at most, and refuses beyond.
 //
 // # Which file goes
 //
@@ -23,7 +24,8 @@
 // # Places
 //
 // Who needs a place when all are in use waits until an operation ends. Nobody who has a
-// place takes a lock of storage/log or another place, so the wait ends. The wait, and the
+// place takes a lock of storage/log or another place, but for holders of Pin, who never have
+// all, so the wait ends. The wait, and the
 // sync before an eviction, may come while the caller holds its log's mutex: it is the
 // counter-pressure of more files being written at a time than may be open, and only the
 // log that needs the file is held up.

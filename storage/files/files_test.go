@@ -156,7 +156,7 @@ func TestAnOpeningWaitsForAPlace(t *testing.T) {
 	c := New(disk, MinLimit)
 	hs := handles(t, c, MinLimit+1)
 	for i := range MinLimit {
-		_, err := hs[i].Pin()
+		_, err := hs[i].pin(reads)
 		require.NoError(t, err)
 	}
 	g := lifecycle.New(context.Background())
@@ -169,12 +169,37 @@ func TestAnOpeningWaitsForAPlace(t *testing.T) {
 		return c.waiting == 2
 	}, 10*time.Second, time.Microsecond)
 	require.Empty(t, done)
-	hs[3].Unpin()
+	hs[3].unpin(reads)
 	require.NoError(t, <-done)
 	require.NoError(t, <-done)
 	require.NoError(t, g.Stop(10*time.Second))
 	_, most := disk.now()
 	require.Equal(t, MinLimit, most)
+}
+
+// Whoever sends files to slow readers leaves half of the places to all others.
+func TestFilesInLongUseNeverTakeAllPlaces(t *testing.T) {
+	t.Parallel()
+	c := New(newCounted(), MinLimit)
+	hs := handles(t, c, 2*MinLimit)
+	for i := range MinLimit / 2 {
+		_, err := hs[i].Pin()
+		require.NoError(t, err)
+	}
+	again, err := hs[0].Pin()
+	require.NoError(t, err, "one that is pinned already takes no more")
+	require.NotNil(t, again)
+	_, err = hs[MinLimit].Pin()
+	require.ErrorIs(t, err, ErrPinned)
+	for i := range hs {
+		read(t, hs[i], byte(i))
+	}
+	hs[0].Unpin()
+	_, err = hs[MinLimit].Pin()
+	require.ErrorIs(t, err, ErrPinned, "it is still pinned once")
+	hs[0].Unpin()
+	_, err = hs[MinLimit].Pin()
+	require.NoError(t, err)
 }
 
 func TestALackOfDescriptorsClosesIdleFilesAndTriesAgain(t *testing.T) {
@@ -326,6 +351,8 @@ func TestTheCapHoldsUnderConcurrentUse(t *testing.T) {
 				case 4:
 					if _, err = h.Pin(); err == nil {
 						h.Unpin()
+					} else if errors.Is(err, ErrPinned) {
+						err = nil
 					}
 				case 5, 6, 7:
 					_, err = h.WriteAt([]byte{byte(i)}, own)

@@ -21,6 +21,7 @@ type Handle struct {
 
 	f       fsx.File // guarded by Cache.mu; nil while closed
 	pins    int32    // guarded by Cache.mu: who uses f
+	held    int32    // guarded by Cache.mu: of pins, those that Pin gave
 	closed  bool     // guarded by Cache.mu: for good
 	retired bool     // guarded by Cache.mu: closed when nobody uses it
 	durable bool     // guarded by Cache.mu: a sync by this Handle covers what it has not written
@@ -247,11 +248,47 @@ func (h *Handle) sync(run func(fsx.File) error) error {
 
 // Pin gives the file itself, for sendfile and the like, which may be read from and stays
 // open until Unpin: whatever happens to the Handle, its descriptor becomes no other file's.
-// Who holds one must not wait for a place or for a lock of storage/log.
-func (h *Handle) Pin() (fsx.File, error) { return h.pin(reads) }
+// It may be held for long: at most half of the places go to files that are, and beyond them
+// the error is ErrPinned, so that the operations of others always find a place.
+func (h *Handle) Pin() (fsx.File, error) {
+	f, err := h.pin(reads)
+	if err != nil {
+		return nil, err
+	}
+	if !h.hold() {
+		h.unpin(reads)
+		return nil, ErrPinned
+	}
+	return f, nil
+}
+
+// ErrPinned says that as many files as may be are held by Pin.
+var ErrPinned = errors.New("too many files are in long use")
+
+func (h *Handle) hold() bool {
+	c := h.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if h.held == 0 {
+		if c.pinned >= c.limit/2 {
+			return false
+		}
+		c.pinned++
+	}
+	h.held++
+	return true
+}
 
 // Unpin ends the use of what Pin gave.
-func (h *Handle) Unpin() { h.unpin(reads) }
+func (h *Handle) Unpin() {
+	c := h.c
+	c.mu.Lock()
+	if h.held--; h.held == 0 {
+		c.pinned--
+	}
+	c.mu.Unlock()
+	h.unpin(reads)
+}
 
 // Path is the present name of the file.
 func (h *Handle) Path() string {

@@ -25,20 +25,42 @@ type Extent struct {
 func (x *Extent) Intact() bool { return x.seg.cut.Load() == x.cut }
 
 // Close gives the file back.
-func (x *Extent) Close() { x.f.Unpin() }
+func (x *Extent) Close() {
+	if x.f != nil {
+		x.f.Unpin()
+	}
+}
 
 // Pin gives the batches from the one that holds from (or, after compaction, the next one)
 // to the end of its segment, for who reads or sends them from the file; nil where the log
 // has none below limit. Batches at or above limit may be in it: the caller stops there. CRCs
-// and the order of the batches behind the first are not checked. Errors as of Read.
-func (l *Log) Pin(from, limit model.Offset) (*Extent, error) {
+// and the order of the batches behind the first are not checked. Errors as of Read, and
+// RateLimited where too many files are pinned.
+func (l *Log) Pin(from, limit model.Offset) (*Extent, error) { return l.extent(from, limit, true) }
+
+// First gives the header of the batch that Read begins with; not ok where there is none below
+// limit. Errors as of Read.
+func (l *Log) First(from, limit model.Offset) (h record.BatchHeader, ok bool, err error) {
+	x, err := l.extent(from, limit, false)
+	if x == nil {
+		return h, false, err
+	}
+	return x.First, true, err
+}
+
+func (l *Log) extent(from, limit model.Offset, pin bool) (*Extent, error) {
 	for {
 		cuts := l.cuts.Load()
 		var x *Extent
 		err := l.within(from, limit, func(seg *segment, limit model.Offset) (found bool, err error) {
-			x, found, err = l.pinSegment(seg, from, limit)
+			if x, found, err = l.findExtent(seg, from, limit); x != nil && pin {
+				err = x.pin()
+			}
 			return found, err
 		})
+		if err != nil {
+			x = nil
+		}
 		if l.cuts.Load() == cuts {
 			return x, err
 		}
@@ -48,7 +70,7 @@ func (l *Log) Pin(from, limit model.Offset) (*Extent, error) {
 	}
 }
 
-func (l *Log) pinSegment(seg *segment, from, limit model.Offset) (x *Extent, found bool, err error) {
+func (l *Log) findExtent(seg *segment, from, limit model.Offset) (x *Extent, found bool, err error) {
 	cut := seg.cut.Load()
 	size := seg.size.Load()
 	sc, err := l.store.scanner(seg, size, probeWindow)
@@ -60,10 +82,12 @@ func (l *Log) pinSegment(seg *segment, from, limit model.Offset) (x *Extent, fou
 	if err != nil || pos == size || h.BaseOffset >= limit {
 		return nil, pos < size, err
 	}
-	file := seg.f
-	f, err := file.Pin()
-	if err != nil {
-		return nil, false, err
+	return &Extent{Pos: pos, End: size, First: h, Compacted: l.compacted.Load(), seg: seg, cut: cut}, true, nil
+}
+
+func (x *Extent) pin() (err error) {
+	if x.File, err = x.seg.f.Pin(); err == nil {
+		x.f = x.seg.f
 	}
-	return &Extent{File: f, Pos: pos, End: size, First: h, Compacted: l.compacted.Load(), seg: seg, f: file, cut: cut}, true, nil
+	return err
 }

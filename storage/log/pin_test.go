@@ -8,6 +8,8 @@ import (
 
 	"tidewire/internal/fsx"
 	"tidewire/internal/model"
+	"tidewire/storage/files"
+	"tidewire/storage/record"
 )
 
 // extentBytes reads what an extent has.
@@ -98,6 +100,10 @@ func TestPinFindsWhatReadFinds(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, got, extentBytes(t, x), "both go to the end of the segment")
 		x.Close()
+		first, ok, err := l.First(off, allOffsets)
+		require.NoError(t, err)
+		require.True(t, ok)
+		require.Equal(t, x.First, first)
 	}
 	x, err := l.Pin(l.LogEnd(), allOffsets)
 	require.NoError(t, err)
@@ -105,10 +111,45 @@ func TestPinFindsWhatReadFinds(t *testing.T) {
 	x, err = l.Pin(3, 3)
 	require.NoError(t, err)
 	require.Nil(t, x, "nothing below the limit")
+	_, ok, err := l.First(3, 3)
+	require.NoError(t, err)
+	require.False(t, ok)
 	_, err = l.Pin(l.LogEnd()+1, allOffsets)
 	require.True(t, model.HasCode(err, model.OffsetOutOfRange))
 	require.NoError(t, l.AdvanceLogStart(30))
 	_, err = l.Pin(29, allOffsets)
 	require.True(t, model.HasCode(err, model.OffsetOutOfRange))
+	require.NoError(t, h.stop())
+}
+
+func TestReadsGoOnWhenNoMoreFilesMayBePinned(t *testing.T) {
+	t.Parallel()
+	mem := fsx.NewMem()
+	h := &harness{t: t, fs: mem, opts: StoreOptions{FS: mem, Dir: "/data", CheckpointInterval: time.Hour, MaxOpenFiles: files.MinLimit}}
+	h.start()
+	l := h.open(Config{SegmentBytes: 1})
+	for i := range files.MinLimit/2 + 1 {
+		mustAppend(t, l, batch(t, record.None, int64(1000+i)))
+	}
+	var pinned []*Extent
+	for off := range model.Offset(files.MinLimit / 2) {
+		x, err := l.Pin(off, allOffsets)
+		require.NoError(t, err)
+		pinned = append(pinned, x)
+	}
+	last := l.LogEnd() - 1
+	_, err := l.Pin(last, allOffsets)
+	require.True(t, model.HasCode(err, model.RateLimited), "%v", err)
+	_, ok, err := l.First(last, allOffsets)
+	require.NoError(t, err)
+	require.True(t, ok)
+	_, err = l.Read(nil, last, allOffsets, 1)
+	require.NoError(t, err)
+	for _, x := range pinned {
+		x.Close()
+	}
+	x, err := l.Pin(last, allOffsets)
+	require.NoError(t, err)
+	x.Close()
 	require.NoError(t, h.stop())
 }

@@ -7,6 +7,7 @@ import (
 
 	"tidewire/internal/fsx"
 	"tidewire/internal/model"
+	"tidewire/storage/files"
 	"tidewire/storage/index"
 	"tidewire/storage/record"
 )
@@ -110,6 +111,8 @@ func (l *Log) readError(seg *segment, err error) error {
 		return errClosed
 	case fsx.IsNoDescriptor(err):
 		return noDescriptor(err)
+	case isErr(err, files.ErrPinned):
+		return model.Errorf(model.RateLimited, "too many reads hold files of the log").WithCause(err)
 	case isErr(err, record.ErrShort) || model.HasCode(err, model.CorruptBatch):
 		return l.damage(seg, 0, seg.base, err)
 	}

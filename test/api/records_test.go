@@ -103,7 +103,7 @@ func TestAFetchAsNDJSONIsARecordALineThenTheEnd(t *testing.T) {
 func TestLongAnswersAreStreamedWhole(t *testing.T) {
 	t.Parallel()
 	a := sharedAPI(t)
-	path := a.topic("lines.long", 1, nil)
+	path := a.topic("fetch.lines.long", 1, nil)
 	value := strings.Repeat("é水", 100)
 	for range 4 {
 		batch := make([]object, 1000)
