@@ -94,13 +94,16 @@ func (s *sim) latched(fl flight, kept model.Offset) {
 }
 
 func (s *sim) failAppend() {
-	list, end := s.some(3), s.h.end()
+	list, end, now := s.some(3), s.h.end(), s.now()
 	var err error
 	s.failing(5, func() { err = s.lead(list...) })
 	switch {
 	case err == nil:
 	case s.l.Failed() != nil:
 		for _, b := range list { // perhaps it is there
+			if s.cfg.LogAppendTime {
+				b.stampTime(now)
+			}
 			s.h.add(b)
 		}
 		s.latched(flight{}, end)
