@@ -27,8 +27,10 @@ var table = []row{
 	{pkg: "storage/visible", may: []string{"storage/producer", "storage/record", "internal/model"}, why: "what a reader sees is decided over headers; files are the log's"},
 	{pkg: "storage/files", may: []string{"internal/fsx"}, why: "it knows open files, and not what is in them"},
 	{pkg: "storage/index", may: []string{"storage/files", "storage/producer", "internal/model", "internal/fsx"}, why: "an index knows entries and its file, and neither batches nor logs"},
+	{pkg: "storage/retention", may: []string{"internal/model"}, why: "what may go is decided over facts of segments; files and clocks are the log's"},
+	{pkg: "storage/syncer", may: []string{"internal/lifecycle"}, why: "it decides who syncs when, and knows nothing of what is synced"},
 	{pkg: "storage/trash", may: []string{"internal/model", "internal/fsx"}, why: "discarded folders wait for their deletion; it looks into none"},
-	{pkg: "storage/log", may: []string{"storage/checkpoint", "storage/compact", "storage/epochs", "storage/files", "storage/index", "storage/producer", "storage/record", "storage/trash", "internal/model", "internal/fsx", "internal/lifecycle"}, why: "a log knows bytes and offsets, and neither topics nor brokers"},
+	{pkg: "storage/log", may: []string{"storage/checkpoint", "storage/compact", "storage/epochs", "storage/files", "storage/index", "storage/producer", "storage/record", "storage/retention", "storage/syncer", "storage/trash", "internal/model", "internal/fsx", "internal/lifecycle"}, why: "a log knows bytes and offsets, and neither topics nor brokers"},
 	{pkg: "storage/check", may: []string{"storage/record", "internal/model", "internal/fsx"}, why: "it reads the formats by itself, so that a mistake of the engine is found"},
 	{pkg: "storage/meta", may: []string{"cluster/metadata", "internal/model", "internal/fsx", "internal/lifecycle"}, why: "the table store holds the applied state of the metadata and knows no quorum"},
 

@@ -244,6 +244,24 @@ func differCompacted(x, r *producer) string {
 	return ""
 }
 
+// smallLog is up to how many bytes of .log a log of one segment needs no snapshot at a stop when
+// it knows no producers: one read takes it in.
+const smallLog = 64 << 10
+
+// worthSnapshot tells whether a clean stop writes a snapshot. In a small log it does when there are
+// producers, of whom those count here that cannot have been forgotten.
+func (p *partition) worthSnapshot() bool {
+	if len(p.segs) > 1 || p.segs[0].size > smallLog {
+		return true
+	}
+	for _, x := range p.state.byID {
+		if x.txnFirst >= 0 && !p.compacted {
+			return true
+		}
+	}
+	return false
+}
+
 // missingSnapshots looks for those that a stop and each roll write.
 func (p *partition) missingSnapshots() {
 	n := len(p.segs)
@@ -251,7 +269,7 @@ func (p *partition) missingSnapshots() {
 		return
 	}
 	have := func(off model.Offset) bool { _, ok := p.sizes[path.Base(p.file(off, snapshotSuffix))]; return ok }
-	if p.clean && (n > 1 || p.segs[0].size > 0) && !have(p.end) {
+	if p.clean && p.worthSnapshot() && !have(p.end) {
 		p.c.report(Damage, p.file(p.end, snapshotSuffix), nowhere, "the snapshot that a clean stop writes is missing")
 	}
 	for _, s := range p.segs[1:] {

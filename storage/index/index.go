@@ -263,8 +263,8 @@ func (x *Index) Reset() error {
 		if err := x.f.Truncate(0); err != nil {
 			return err
 		}
-		x.unsynced = true
 	}
+	x.unsynced = exists // an empty file may have been emptied by a run before, which did not sync it
 	x.flushed, x.tail, x.last, x.exists = 0, x.tail[:0], Entry{}, exists
 	x.checked = true
 	return nil

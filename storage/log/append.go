@@ -93,7 +93,7 @@ func (l *Log) storeLocked(batches []byte, a Appended, now int64) (Appended, erro
 	if l.cfg.WriteCaching {
 		l.stable.Store(int64(a.Last) + 1)
 	} else {
-		l.markDirty()
+		l.store.sched.MarkDirty(l.member)
 	}
 	return a, nil
 }

@@ -360,7 +360,7 @@ func TestAStableEndThatWriteCachingMovedIsToldWithTheNextSync(t *testing.T) {
 	require.NoError(t, err)
 	l.SetConfig(Config{WriteCaching: true})
 	require.EqualValues(t, 1, l.StableEnd(), "moved before any sync")
-	h.store.sched.enqueue(l)
+	h.store.sched.Enqueue(l.member)
 	select {
 	case end := <-told:
 		require.EqualValues(t, 1, end)

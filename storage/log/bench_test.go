@@ -184,7 +184,7 @@ func BenchmarkCompaction(b *testing.B) {
 	require.NoError(b, l.rollLocked(l.LogEnd(), 0))
 	l.mu.Unlock()
 	kv(b, l, record.None, "active", "x")
-	l.store.sched.enqueue(l)
+	l.store.sched.Enqueue(l.member)
 	for l.synced.Load() < l.logEnd.Load() {
 		runtime.Gosched()
 	}

@@ -11,6 +11,7 @@ import (
 	"tidewire/internal/fsx"
 	"tidewire/internal/model"
 	"tidewire/storage/record"
+	"tidewire/storage/syncer"
 )
 
 // descriptors counts the files that are open, and refuses more than a limit.
@@ -90,7 +91,7 @@ func TestAStopNeedsFewDescriptorsForManyLogs(t *testing.T) {
 		_, err := h.store.Open(testID, "events", p, Config{})
 		require.NoError(t, err)
 	}
-	files.set(4 * syncWorkers)
+	files.set(4 * syncer.Workers)
 	require.NoError(t, h.stop())
 }
 

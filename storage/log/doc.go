@@ -29,7 +29,7 @@
 // Lock order, outermost first:
 //
 //	Log.cutMu → Store.cpMu → Store.mu → Log.mu → those of storage/index → those of storage/files
-//	Log.mu → scheduler.mu
+//	Log.mu → syncer.Scheduler.mu
 //
 // Only Log.mu and those of indexes are held across I/O, and only such as goes to the page
 // cache, with four exceptions: rebuilding a damaged index, the sync of the
@@ -42,7 +42,7 @@
 //
 // # Syncing
 //
-// The scheduler (sched.go) has one queue and eight workers. RequestSync queues a
+// The scheduler (storage/syncer) has one queue and eight workers. RequestSync queues a
 // log at once; a dirty log without a waiter is queued an interval (2 ms) after it
 // became dirty; the timer runs only while something is dirty. A log is with one
 // worker at a time, until its callbacks have returned; what is asked for meanwhile

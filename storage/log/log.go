@@ -11,6 +11,7 @@ import (
 	"tidewire/internal/model"
 	"tidewire/storage/epochs"
 	"tidewire/storage/producer"
+	"tidewire/storage/syncer"
 )
 
 // Log is one partition's log. All methods are safe for concurrent use.
@@ -52,14 +53,11 @@ type Log struct {
 	farAt     model.Offset      // guarded by mu: of the newest batch behind a far gap; see heldLocked
 	cutting   bool              // guarded by mu: a truncation is under way, nothing may be appended
 
-	// Owned by the scheduler (sched.go).
-	state     syncState   // guarded by scheduler.mu
-	again     bool        // guarded by scheduler.mu: a sync was asked for meanwhile
-	told      bool        // guarded by scheduler.mu: onFail was called
-	syncing   atomic.Bool // a sync runs
-	dirtyMark atomic.Bool // in the scheduler's list of dirty logs
+	member *syncer.Member // in the store's scheduler
 
-	toldStable model.Offset // belongs to the worker that has the log: what onStable last got
+	// Of the worker that has the log.
+	toldStable model.Offset // what onStable last got
+	told       bool         // onFail was called
 }
 
 type callbacks struct {
@@ -122,7 +120,7 @@ func (l *Log) SetConfig(cfg Config) {
 	} else if !cfg.WriteCaching && l.logEnd.Load() > l.synced.Load() {
 		// The stable end stays where it is, as it may never go back; the bytes
 		// below it are synced now.
-		l.markDirty()
+		l.store.sched.MarkDirty(l.member)
 	}
 }
 
@@ -151,7 +149,7 @@ func (l *Log) Failed() error {
 func (l *Log) fail(err error) error {
 	if l.failed.CompareAndSwap(nil, &err) {
 		l.store.log.Error("log failed", "log", l.name, "err", err)
-		l.store.sched.enqueue(l)
+		l.store.sched.Enqueue(l.member)
 	}
 	return l.Failed()
 }

@@ -70,7 +70,7 @@ func (h *harness) kill() {
 	h.store.closing = true
 	close(h.store.stop)
 	h.store.mu.Unlock()
-	h.store.sched.close()
+	h.store.sched.Close()
 	h.store.loopDone.Wait()
 	for _, l := range h.store.openLogs() {
 		_ = l.closeFiles()

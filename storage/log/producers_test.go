@@ -258,7 +258,9 @@ func TestFailedAppendTakesProducersAndAbortedTransactionsBack(t *testing.T) {
 
 func TestPlainBatchesCostNothingForProducers(t *testing.T) {
 	h := newHarness(t, fsx.NewMem(), "/data")
-	h.store.sched.interval = time.Hour
+	h.kill()
+	h.opts.SyncInterval = time.Hour
+	h.start()
 	l := h.open(Config{})
 	for name, next := range map[string]func(i int32) []byte{
 		"plain":      func(int32) []byte { return nil },

@@ -12,6 +12,7 @@ import (
 	"tidewire/internal/model"
 	"tidewire/storage/epochs"
 	"tidewire/storage/index"
+	"tidewire/storage/syncer"
 )
 
 // recovery opens one log from its folder.
@@ -32,10 +33,16 @@ type recovery struct {
 	redo    []span                // whole batches above the recovery point
 }
 
+func (s *Store) newLog(key logKey, name string, cfg Config) *Log {
+	l := &Log{store: s, key: key, name: name, dir: path.Join(s.path(topicsDir), name), cfg: cfg}
+	l.member = syncer.NewMember(l.sync, l.tell)
+	l.caching.Store(cfg.WriteCaching)
+	return l
+}
+
 // openLog makes or recovers the log of a key.
 func (s *Store) openLog(key logKey, name string, cfg Config) (*Log, error) {
-	l := &Log{store: s, key: key, name: name, dir: path.Join(s.path(topicsDir), name), cfg: cfg}
-	l.caching.Store(cfg.WriteCaching)
+	l := s.newLog(key, name, cfg)
 	r := &recovery{l: l, trusted: s.found.clean, known: s.found.have[cpRecovery], badTxn: map[model.Offset]bool{}}
 	s.cpMu.Lock()
 	point, seen := s.cp[cpRecovery].Points[key]

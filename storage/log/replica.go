@@ -120,7 +120,7 @@ func (l *Log) appendReplica(batches []byte, a Appended, r replicaAppend) (gap bo
 				return false, Appended{}, model.Errorf(model.OffsetMismatch, "the batch at offset %d is too far from %d for one append", h.BaseOffset, next)
 			}
 			if l.synced.Load() < int64(end) {
-				l.store.sched.enqueue(l)
+				l.store.sched.Enqueue(l.member)
 				return false, Appended{}, model.Errorf(model.LeaderUnavailable, "the log must be synced before a gap from %d to %d", next, h.BaseOffset)
 			}
 		}

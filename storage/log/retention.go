@@ -2,79 +2,11 @@ package log
 
 import (
 	"tidewire/internal/model"
+	"tidewire/storage/retention"
 )
 
-// Retention says what a log may delete. Times are milliseconds.
-type Retention struct {
-	Ms    int64 // retention.ms; negative: without limit
-	Bytes int64 // retention.bytes; negative: without limit
-	// FutureMs is message.timestamp.after.max.ms. A segment with a timestamp further in
-	// the future, by a clock that was wrong or a setting that was wider, goes by the time
-	// of its last append instead: one bad record must not pin it.
-	FutureMs int64
-	// TimePaused leaves age out of the decision, as the clock is in doubt.
-	TimePaused bool
-}
-
-// segmentFacts is what the decision needs of one segment.
-type segmentFacts struct {
-	end      model.Offset // the offset after its last record
-	bytes    int64
-	active   bool
-	maxTs    int64 // largest timestamp of its records; negative: none
-	appended int64 // when it was last written to
-}
-
-// time is what a segment's age counts from, as Kafka's LogSegment.largestTimestamp except
-// for the future.
-func (r Retention) time(f segmentFacts, now int64) (ts int64, future bool) {
-	if f.maxTs > now && f.maxTs-now > r.FutureMs {
-		return f.appended, true
-	}
-	if f.maxTs < 0 {
-		return f.appended, false
-	}
-	return f.maxTs, false
-}
-
-// cut decides how many of a log's n segments go, from the oldest on: while a segment's
-// age is above retention.ms, and while the log without it would still have
-// retention.bytes. total is the size of all. A segment that reaches beyond limit stays,
-// and so does an empty one. The active one goes by age only. future counts the segments
-// looked at whose timestamps lie too far in the future.
-func (r Retention) cut(n int, at func(i int) segmentFacts, b bounds) (drop, future int) {
-	over := int64(-1)
-	if r.Bytes >= 0 {
-		over = b.total - r.Bytes
-	}
-	for drop < n {
-		f := at(drop)
-		if f.end > b.limit || f.bytes == 0 {
-			break
-		}
-		byAge := false
-		if r.Ms >= 0 && !r.TimePaused {
-			ts, ahead := r.time(f, b.now)
-			if ahead {
-				future++
-			}
-			byAge = b.now-ts > r.Ms
-		}
-		if !byAge && (f.active || over < f.bytes) {
-			break
-		}
-		over -= f.bytes
-		drop++
-	}
-	return drop, future
-}
-
-// bounds are the limits of one decision.
-type bounds struct {
-	limit model.Offset // the log start may not pass it
-	now   int64        // wall clock, milliseconds
-	total int64        // bytes of the log
-}
+// Retention says what a log may delete.
+type Retention = retention.Rules
 
 // Retain decides where the log should begin by its retention, given the last offset that
 // it may (the lower of high watermark and last stable offset) and the wall clock in
@@ -88,11 +20,11 @@ func (l *Log) Retain(r Retention, limit model.Offset, now int64) (to model.Offse
 	}
 	end := l.LogEnd() // before the list: what is appended meanwhile counts as too new
 	segs := *l.segs.Load()
-	b := bounds{limit: limit, now: now}
+	b := retention.Bounds{Limit: limit, Now: now}
 	if r.Bytes >= 0 {
-		b.total = l.Size()
+		b.Total = l.Size()
 	}
-	drop, future := r.cut(len(segs), func(i int) segmentFacts { return l.factsOf(segs, i, end, r, now) }, b)
+	drop, future := r.Cut(len(segs), func(i int) retention.Facts { return l.factsOf(segs, i, end, r, now) }, b)
 	start := l.LogStart()
 	switch {
 	case drop == len(segs):
@@ -106,17 +38,17 @@ func (l *Log) Retain(r Retention, limit model.Offset, now int64) (to model.Offse
 	return start, l.belowStart() > 0, future // what could not be dropped before
 }
 
-func (l *Log) factsOf(segs []*segment, i int, end model.Offset, r Retention, now int64) segmentFacts {
+func (l *Log) factsOf(segs []*segment, i int, end model.Offset, r Retention, now int64) retention.Facts {
 	s := segs[i]
-	f := segmentFacts{end: end, bytes: s.size.Load(), active: i == len(segs)-1, appended: s.appended.Load()}
-	if !f.active {
-		f.end = segs[i+1].base
+	f := retention.Facts{End: end, Bytes: s.size.Load(), Active: i == len(segs)-1, Appended: s.appended.Load()}
+	if !f.Active {
+		f.End = segs[i+1].base
 	}
 	if r.Ms >= 0 && !r.TimePaused {
-		f.maxTs = l.largestTimestamp(s, r, now)
-		if _, future := r.time(f, now); future && !s.warned.Swap(true) {
+		f.MaxTs = l.largestTimestamp(s, r, now)
+		if _, future := r.Time(f, now); future && !s.warned.Swap(true) {
 			l.store.log.Warn("a segment has a timestamp in the future: retention.ms goes by its last append", "log", l.name,
-				"segment", baseName(s.base), "timestamp", f.maxTs, "appended", f.appended)
+				"segment", baseName(s.base), "timestamp", f.MaxTs, "appended", f.Appended)
 		}
 	}
 	return f

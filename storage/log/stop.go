@@ -7,6 +7,7 @@ import (
 
 	"tidewire/internal/fsx"
 	"tidewire/internal/model"
+	"tidewire/storage/syncer"
 )
 
 // Close syncs every log, writes the checkpoints and, when no log has failed, the
@@ -22,7 +23,7 @@ func (s *Store) Close() error {
 	close(s.stop)
 	s.mu.Unlock()
 	s.loopDone.Wait()
-	s.sched.close()
+	s.sched.Close()
 
 	s.bin.close()
 	logs := s.openLogs()
@@ -113,7 +114,7 @@ func (s *Store) forEach(logs []*Log, fn func(*Log) error) error {
 			}
 		}
 	}
-	for range min(syncWorkers, len(logs)) {
+	for range min(syncer.Workers, len(logs)) {
 		wg.Add(1)
 		if !s.o.Group.Go("log-close", work) {
 			work(context.Background()) // the group has been stopped: here and now

@@ -16,6 +16,7 @@ import (
 	"tidewire/storage/files"
 	"tidewire/storage/index"
 	"tidewire/storage/record"
+	"tidewire/storage/syncer"
 	"tidewire/storage/trash"
 )
 
@@ -30,7 +31,7 @@ type Store struct {
 	fs    *files.Cache // all files are opened through it
 	o     StoreOptions
 	log   *slog.Logger
-	sched *scheduler
+	sched *syncer.Scheduler
 	trash *trash.Trash
 	bin   *bin
 
@@ -76,7 +77,7 @@ func OpenStore(o StoreOptions) (*Store, error) {
 	s.closedErr = &closed
 	s.scanners.New = func() any { return new(scanner) }
 	s.decompressors.New = func() any { return &decoder{inflate: record.NewDecompressor(o.MaxInflate).Within(o.Inflation)} }
-	s.sched = newScheduler(o.SyncInterval)
+	s.sched = syncer.New(o.SyncInterval)
 	if err := s.prepare(); err != nil {
 		return nil, fmt.Errorf("open the data folder: %w", err)
 	}
@@ -85,7 +86,7 @@ func OpenStore(o StoreOptions) (*Store, error) {
 		return nil, fmt.Errorf("open the data folder: %w", err)
 	}
 	s.bin = newBin(s.fs, s.log)
-	s.sched.start(o.Group)
+	s.sched.Start(o.Group)
 	s.run("log-checkpoint", s.checkpointLoop)
 	s.run("log-segment-deletion", func(ctx context.Context) { s.bin.loop(ctx, s.stop, o.Now) })
 	s.run("log-trash", func(ctx context.Context) { s.trash.Loop(ctx, s.stop, o.Now) })
@@ -236,9 +237,9 @@ func (s *Store) Remove(l *Log) error {
 	defer l.cutMu.Unlock()
 	s.cpMu.Lock()
 	defer s.cpMu.Unlock()
-	s.sched.drain(l)
+	s.sched.Drain(l.member)
 	err := l.closeFiles()
-	s.sched.drain(l) // an append may have slipped in before the close
+	s.sched.Drain(l.member) // an append may have slipped in before the close
 	err = firstErr(s.discard(l.name, l.key.ID, ""), err)
 	s.mu.Lock()
 	s.forgetLocked(l.key, l.name)
@@ -314,7 +315,7 @@ func (s *Store) checkpointLoop(ctx context.Context) {
 		for _, l := range s.openLogs() {
 			// With write caching nobody asks for syncs: once a second bounds the loss.
 			if l.caching.Load() && l.logEnd.Load() > l.synced.Load() {
-				s.sched.enqueue(l)
+				s.sched.Enqueue(l.member)
 			}
 		}
 		if err := s.Checkpoint(); err != nil {

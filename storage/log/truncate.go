@@ -93,7 +93,7 @@ func (l *Log) beginCut(find func(*cut) error) (*cut, error) {
 	l.cutting = true
 	l.mu.Unlock()
 	// A sync that runs would find files closed. None begins from here on.
-	l.store.sched.waitRunning(l)
+	l.store.sched.WaitRunning(l.member)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	c := &cut{}
@@ -253,7 +253,7 @@ func (l *Log) finishCut(c *cut) error {
 	}
 	l.cutting = false
 	if l.synced.Load() < l.logEnd.Load() {
-		l.markDirty()
+		l.store.sched.MarkDirty(l.member)
 	}
 	return err
 }

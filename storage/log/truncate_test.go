@@ -425,7 +425,7 @@ func TestTruncationWaitsForTheSyncThatRuns(t *testing.T) {
 	require.True(t, model.HasCode(err, model.LeaderUnavailable), "%v", err)
 	close(gate)
 	require.NoError(t, <-done)
-	h.store.sched.waitRunning(l)
+	h.store.sched.WaitRunning(l.member)
 	require.NoError(t, l.Failed())
 	require.LessOrEqual(t, l.StableEnd(), l.LogEnd())
 	require.LessOrEqual(t, l.synced.Load(), int64(l.LogEnd()))

@@ -185,6 +185,11 @@ func findBatch(sc *scanner, pos int64) (bool, error) {
 func (r *recovery) untouched(i int, end model.Offset) bool {
 	seg := r.segs[len(r.segs)-1]
 	_, txns := r.sizes[baseName(seg.base)+txnIndexSuffix]
+	for _, suffix := range []string{indexSuffix, timeIndexSuffix} {
+		if _, ok := r.sizes[baseName(seg.base)+suffix]; !ok {
+			return false
+		}
+	}
 	return i == len(r.segs)-1 && r.known && end == r.point && end > seg.base && len(r.snaps) == 0 && !txns && !r.removed &&
 		r.sizes[baseName(seg.base)+logSuffix] == seg.size.Load()
 }
@@ -235,5 +240,7 @@ func (r *recovery) syncFrom(i int, end model.Offset) error {
 			return err
 		}
 	}
-	return r.l.store.fs.SyncDir(r.l.dir)
+	active := r.segs[len(r.segs)-1]
+	// The indexes are there from the first (see create), also where the names were lost.
+	return firstErr(active.off.Flush(), active.tim.Flush(), r.l.store.fs.SyncDir(r.l.dir))
 }

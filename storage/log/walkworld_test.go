@@ -602,7 +602,7 @@ func (w *walked) full(x *walkLog) {
 	if x.l.Failed() != nil {
 		w.excused(err)
 	}
-	x.l.store.sched.enqueue(x.l)
+	x.l.store.sched.Enqueue(x.l.member)
 	synctest.Wait()
 	w.mem.SetCapacity(-1)
 }

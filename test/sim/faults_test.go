@@ -13,15 +13,27 @@ import (
 	"tidewire/storage/log"
 )
 
+// opens tells whether an operation needs a descriptor.
+func opens(op fsx.Op) bool {
+	return op.Kind == fsx.OpOpen || op.Kind == fsx.OpReadDir || op.Kind == fsx.OpSyncDir
+}
+
 // failing makes one operation on files of fn fail, and reports whether it came to that.
+// Descriptors are lacking from there on: a single one is made good by closing another file.
 func (s *sim) failing(most int, fn func()) (hit bool) {
 	n, short := 1+s.n(most), s.n(60)
 	cause := []error{syscall.EIO, syscall.EIO, syscall.ENOSPC, syscall.EMFILE}[s.n(4)]
 	s.in.SetHook(func(op fsx.Op) *fsx.Fault {
-		if n--; n != 0 {
+		lacking := cause == syscall.EMFILE
+		if lacking && !opens(op) {
 			return nil
 		}
-		hit = true
+		if n--; n > 0 || n < 0 && !lacking {
+			return nil
+		}
+		if hit = true; n < 0 {
+			return &fsx.Fault{Err: cause}
+		}
 		s.more("[%v at %s %s]", cause, op.Kind, op.Path)
 		return &fsx.Fault{Err: cause, Short: short}
 	})
@@ -82,13 +94,16 @@ func (s *sim) latched(fl flight, kept model.Offset) {
 }
 
 func (s *sim) failAppend() {
-	list, end := s.some(3), s.h.end()
+	list, end, now := s.some(3), s.h.end(), s.now()
 	var err error
 	s.failing(5, func() { err = s.lead(list...) })
 	switch {
 	case err == nil:
 	case s.l.Failed() != nil:
 		for _, b := range list { // perhaps it is there
+			if s.cfg.LogAppendTime {
+				b.stampTime(now)
+			}
 			s.h.add(b)
 		}
 		s.latched(flight{}, end)
