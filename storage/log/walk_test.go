@@ -159,13 +159,14 @@ func (w *walked) hook(op fsx.Op) *fsx.Fault {
 	return w.fault.make(op)
 }
 
-// callers tells which line of storage made a call of fsx, and the way there.
+// callers tells which line of storage made a call of fsx, by storage/files or not, and the
+// way there.
 func callers() (call, way string) {
 	pcs := make([]uintptr, 32)
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(4, pcs)])
 	for {
 		f, more := frames.Next()
-		if strings.Contains(f.Function, "tidewire/storage") && !strings.HasSuffix(f.File, "_test.go") {
+		if strings.Contains(f.Function, "tidewire/storage") && !strings.Contains(f.Function, "tidewire/storage/files") && !strings.HasSuffix(f.File, "_test.go") {
 			line := fmt.Sprintf("%s/%s:%d", path.Base(path.Dir(f.File)), path.Base(f.File), f.Line)
 			if call == "" {
 				call = line
@@ -355,17 +356,20 @@ func walkRuns(t *testing.T) (all []walkSite, runs []walkRun) {
 		w.run()
 		all = w.sites
 	})
-	type kind struct{ call, kind, file string }
+	type kind struct {
+		call, kind, file string
+		first            bool // on its file, as of a segment that was just begun
+	}
 	one := map[kind]int{} // of one kind the first, of the next one the last
 	for i, s := range all {
-		k := kind{s.call, string(s.kind), s.file()}
+		k := kind{s.call, string(s.kind), s.file(), s.kind == fsx.OpWrite && s.nth == 1}
 		if _, ok := one[k]; !ok || len(one)%2 == 0 {
 			one[k] = i
 		}
 	}
 	turn := 0
 	for i, s := range all {
-		k := kind{s.call, string(s.kind), s.file()}
+		k := kind{s.call, string(s.kind), s.file(), s.kind == fsx.OpWrite && s.nth == 1}
 		every := os.Getenv(fullWalk) != ""
 		if !every && one[k] != i {
 			continue
