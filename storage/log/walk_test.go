@@ -358,18 +358,20 @@ func walkRuns(t *testing.T) (all []walkSite, runs []walkRun) {
 	})
 	type kind struct {
 		call, kind, file string
-		first            bool // on its file, as of a segment that was just begun
+		rolled           bool // a write to a segment that was begun for it
 	}
 	one := map[kind]int{} // of one kind the first, of the next one the last
 	for i, s := range all {
-		k := kind{s.call, string(s.kind), s.file(), s.kind == fsx.OpWrite && s.nth == 1}
+		rolled := i > 1 && s.kind == fsx.OpWrite && all[i-1].kind == fsx.OpOpen && all[i-2].kind == fsx.OpClose && all[i-2].file() == timeIndexSuffix
+		k := kind{s.call, string(s.kind), s.file(), rolled}
 		if _, ok := one[k]; !ok || len(one)%2 == 0 {
 			one[k] = i
 		}
 	}
 	turn := 0
 	for i, s := range all {
-		k := kind{s.call, string(s.kind), s.file(), s.kind == fsx.OpWrite && s.nth == 1}
+		rolled := i > 1 && s.kind == fsx.OpWrite && all[i-1].kind == fsx.OpOpen && all[i-2].kind == fsx.OpClose && all[i-2].file() == timeIndexSuffix
+		k := kind{s.call, string(s.kind), s.file(), rolled}
 		every := os.Getenv(fullWalk) != ""
 		if !every && one[k] != i {
 			continue

@@ -233,12 +233,6 @@ func (f *facts) abortedBatch(b *mbatch) bool {
 	return false
 }
 
-// decided reports whether a batch is of no transaction that is open.
-func (f *facts) decided(b *mbatch) bool {
-	first, open := f.open[b.pid]
-	return !b.txn || !open || b.base < first
-}
-
 // latest is what the keys below an offset come to: of each the last value, without
 // tombstones and what was aborted.
 func (h *history) latest(below model.Offset) map[string]string {

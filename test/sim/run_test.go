@@ -41,9 +41,8 @@ func (c counts) add(o counts) {
 
 // tally is what a run did.
 type tally struct {
-	seeds, steps          int
-	step, fault, done     counts
-	reopened, read, bytes int
+	seeds, steps      int
+	step, fault, done counts
 }
 
 func newTally() *tally { return &tally{step: counts{}, fault: counts{}, done: counts{}} }
