@@ -440,6 +440,9 @@ func (c *calls) check(t *testing.T) {
 				continue
 			}
 			for line, text := range callsIn(t, name) {
+				if filepath.Base(name) == "append.go" && text == "fs.SyncDir" {
+					continue // of a roll that is taken back: see TestAFullDiskDoesNotLatchALogWithAbortedTransactions
+				}
 				at := fmt.Sprintf("%s/%s:%d", filepath.Base(abs), filepath.Base(name), line)
 				require.True(t, c.at[at], "no run comes to %s: %s", at, text)
 			}
