@@ -23,5 +23,5 @@ func DescriptorLimit() (uint64, error) {
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &r); err != nil {
 		return 0, err
 	}
-	return uint64(r.Cur), nil //nolint:unconvert // it is signed on some systems
+	return uint64(r.Cur), nil //nolint:unconvert // signed on some systems
 }

@@ -47,14 +47,45 @@ func (l *Log) stateAt(segs []*segment, off model.Offset) (*replayed, error) {
 		if all[i] > max(st.hw, segs[0].base) && st.hw > 0 && s.Marked() {
 			continue // transactions that ended in between keep the last stable offset back
 		}
-		if all[i] <= model.Offset(l.cleaned.point.Load()) {
-			s.EndTransactions()
+		if all[i] <= model.Offset(l.cleaned.point.Load()) && s.HasTransactions() {
+			marked, err := l.markersFrom(segs, all[i])
+			if err != nil {
+				return nil, err
+			}
+			s.EndTransactions(marked)
 		}
 		st.Load(s, st.now)
 		st.from, st.txns = all[i], s.Txns
 		break
 	}
 	return st, l.replay(segs, st, off)
+}
+
+// markersFrom gives the producers that have markers at or above an offset, as far as batches
+// are whole.
+func (l *Log) markersFrom(segs []*segment, off model.Offset) (map[model.ProducerID]bool, error) {
+	marked := map[model.ProducerID]bool{}
+	for _, seg := range segs[floorSegment(segs, off):] {
+		sc, err := l.store.scanner(seg, seg.size.Load(), scanWindow)
+		if err != nil {
+			return nil, err
+		}
+		for pos := int64(0); err == nil && pos < sc.size; {
+			var h record.BatchHeader
+			if h, err = sc.header(pos); err == nil && h.BaseOffset >= off && h.Attributes.Has(record.AttrControl) {
+				marked[h.ProducerID] = true
+			}
+			pos += int64(h.Size())
+		}
+		l.store.putScanner(sc)
+		if isErr(err, record.ErrShort) || model.HasCode(err, model.CorruptBatch) {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return marked, nil
 }
 
 // replay enters the batches of [st.from, to).

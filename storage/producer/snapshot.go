@@ -132,11 +132,24 @@ func (s *Snapshot) Marked() bool {
 	return false
 }
 
-// EndTransactions forgets which are open. It is for a snapshot of an offset that compaction
-// has passed: all that were open there have ended, and the markers that say so may be gone.
-func (s *Snapshot) EndTransactions() {
+// HasTransactions tells whether any is open.
+func (s *Snapshot) HasTransactions() bool {
 	for _, p := range s.byID {
-		p.TxnFirst = -1
+		if p.TxnFirst >= 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// EndTransactions forgets those that are open but of producers in marked. It is for a snapshot
+// of an offset that compaction has passed: all that were open there have ended, and the markers
+// that say so may be gone.
+func (s *Snapshot) EndTransactions(marked map[model.ProducerID]bool) {
+	for id, p := range s.byID {
+		if !marked[id] {
+			p.TxnFirst = -1
+		}
 	}
 }
 

@@ -24,7 +24,7 @@ func (s *sim) failing(most int, fn func()) (hit bool) {
 	n, short := 1+s.n(most), s.n(60)
 	cause := []error{syscall.EIO, syscall.EIO, syscall.ENOSPC, syscall.EMFILE}[s.n(4)]
 	s.in.SetHook(func(op fsx.Op) *fsx.Fault {
-		lacking := cause == syscall.EMFILE
+		lacking := errors.Is(cause, syscall.EMFILE)
 		if lacking && !opens(op) {
 			return nil
 		}

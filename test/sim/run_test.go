@@ -43,7 +43,6 @@ func (c counts) add(o counts) {
 type tally struct {
 	seeds, steps      int
 	step, fault, done counts
-	read, bytes       int
 }
 
 func newTally() *tally { return &tally{step: counts{}, fault: counts{}, done: counts{}} }
