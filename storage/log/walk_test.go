@@ -425,11 +425,21 @@ func walkTable(all []walkSite) string {
 	return b.String()
 }
 
+// unreached are calls that take more than one fault to come by, with the test that does.
+var unreached = map[string]string{
+	"append.go fs.SyncDir":   "TestAFullDiskDoesNotLatchALogWithAbortedTransactions", // of a roll that is taken back
+	"aborted.go fs.OpenFile": "TestAFullDiskDoesNotLatchALogWithAbortedTransactions", // as above
+	"aborted.go f.Close":     "TestAFullDiskDoesNotLatchALogWithAbortedTransactions", // as above
+	"logstart.go fs.Remove":  "TestAFinishedSwapLeavesNoIndexBehind",                 // of indexes that are of no segment
+	"truncate.go fs.Remove":  "TestAFullTruncationRemovesWhatStayedBelowTheLogStart",
+}
+
 // check fails for a call of the file system in the source that no run has come by.
 func (c *calls) check(t *testing.T) {
 	t.Helper()
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	var missed []string
 	for _, dir := range []string{".", "../index"} {
 		abs, err := filepath.Abs(dir)
 		require.NoError(t, err)
@@ -440,14 +450,17 @@ func (c *calls) check(t *testing.T) {
 				continue
 			}
 			for line, text := range callsIn(t, name) {
-				if filepath.Base(name) == "append.go" && text == "fs.SyncDir" {
-					continue // of a roll that is taken back: see TestAFullDiskDoesNotLatchALogWithAbortedTransactions
+				if unreached[filepath.Base(name)+" "+text] != "" || strings.HasSuffix(text, "Handle") || text == "fs.Stats" {
+					continue // handles and counts touch no file
 				}
 				at := fmt.Sprintf("%s/%s:%d", filepath.Base(abs), filepath.Base(name), line)
-				require.True(t, c.at[at], "no run comes to %s: %s", at, text)
+				if !c.at[at] {
+					missed = append(missed, at+": "+text)
+				}
 			}
 		}
 	}
+	require.Empty(t, missed, "no run comes there")
 }
 
 // callsIn finds the lines of a file that call the file system, by the names that this
