@@ -608,3 +608,34 @@ func TestAbortsOfTheSegmentThatEndsAtTheRecoveryPointAreSynced(t *testing.T) {
 		require.Len(t, b, 34, "seed %d", seed)
 	}
 }
+
+// An older file could call clean what was cut off and appended anew since.
+func TestACleanerCheckpointThatIsNotOfTheLastStopIsDropped(t *testing.T) {
+	t.Parallel()
+	mem := fsx.NewMem()
+	h := newHarness(t, mem, "/data")
+	cfg := Config{SegmentBytes: 1}
+	l := h.open(cfg)
+	for i := range int64(4) {
+		mustAppend(t, l, batch(t, record.None, i))
+	}
+	waitStable(t, l)
+	l.SetHighWatermark(l.LogEnd())
+	mustClean(t, l, 1000)
+	old, err := fsx.ReadFile(mem, "/data/"+cleanerFile, maxCheckpoint)
+	require.NoError(t, err)
+	require.NoError(t, l.TruncateTo(2))
+	require.EqualValues(t, 2, l.cleaned.point.Load())
+	require.NoError(t, h.stop())
+	h.start()
+	l = h.open(cfg)
+	require.EqualValues(t, 2, l.cleaned.point.Load())
+	require.NoError(t, h.stop())
+	require.NoError(t, fsx.WriteFile(mem, "/data/"+cleanerFile, old))
+	for range 2 { // also after the next stop
+		h.start()
+		l = h.open(cfg)
+		require.Zero(t, l.cleaned.point.Load())
+		require.NoError(t, h.stop())
+	}
+}
