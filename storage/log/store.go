@@ -54,8 +54,8 @@ type Store struct {
 	cleaner  checkpoint.File          // guarded by cpMu: where what is dirty begins, of logs that were compacted
 
 	cleanerBehind bool // guarded by cpMu: its last write failed, so that it is not known what the file has
-	stop     chan struct{}
-	loopDone sync.WaitGroup
+	stop          chan struct{}
+	loopDone      sync.WaitGroup
 
 	cleanSlot chan struct{} // held by the pass of compaction that has the dedupe buffer
 }
