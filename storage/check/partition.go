@@ -37,6 +37,9 @@ type partition struct {
 	latest model.LeaderEpoch
 	// epochEnds is by leader epoch the end of its last batch.
 	epochEnds map[model.LeaderEpoch]model.Offset
+	// firstBatch is the base offset of the first batch that reaches above the log start; -1
+	// before it was met.
+	firstBatch model.Offset
 	state     replay
 	newest    *snapshot
 }
@@ -63,7 +66,7 @@ func (p *partition) file(base model.Offset, suffix string) string {
 
 func (p *partition) run() error {
 	p.c.sum.Logs++
-	p.latest, p.epochEnds = model.NoEpoch, map[model.LeaderEpoch]model.Offset{}
+	p.latest, p.epochEnds, p.firstBatch = model.NoEpoch, map[model.LeaderEpoch]model.Offset{}, -1
 	if err := p.list(); err != nil {
 		return err
 	}

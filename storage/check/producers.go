@@ -198,7 +198,7 @@ func (p *partition) differs(s *snapshot) (model.ProducerID, string) {
 // fewer batches.
 func (p *partition) differ(s *snapshot, x, r *producer) string {
 	if p.compacted {
-		return differCompacted(x, r)
+		return differCompacted(x, r, p.segs[0].base)
 	}
 	n := min(len(x.batches), len(r.batches))
 	a, b := x.batches[len(x.batches)-n:], slices.Clone(r.batches[len(r.batches)-n:])
@@ -225,7 +225,9 @@ func (p *partition) differ(s *snapshot, x, r *producer) string {
 	return ""
 }
 
-func differCompacted(x, r *producer) string {
+// differCompacted compares one producer of a compacted log, whose first segment begins at
+// first. Batches from before it only snapshots know, which a start may have passed over.
+func differCompacted(x, r *producer, first model.Offset) string {
 	if x.epoch < r.epoch {
 		return "has an older epoch"
 	}
@@ -233,7 +235,7 @@ func differCompacted(x, r *producer) string {
 		return ""
 	}
 	for _, b := range r.batches {
-		if b.last < x.batches[0].last {
+		if b.last < max(x.batches[0].last, first) {
 			continue
 		}
 		same := func(o batchOf) bool { return o.last == b.last && o.seq == b.seq && o.delta == b.delta }

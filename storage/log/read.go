@@ -92,8 +92,8 @@ func (l *Log) within(from, limit model.Offset, use func(seg *segment, limit mode
 // adjoins reports whether the segment behind one may begin at next. Compaction keeps the last
 // batch of a segment, so that only a gap that no segment reaches over can be between two.
 func (l *Log) adjoins(seg *segment, next model.Offset) bool {
-	end, _, err := l.cutPosition(seg, math.MaxInt64)
-	return err == nil && (end == next || relative(next, end) > farGap)
+	at, err := l.cutPosition(seg, math.MaxInt64)
+	return err == nil && (at.end == next || relative(next, at.end) > farGap)
 }
 
 func outOfRange(off, start, end model.Offset) error {

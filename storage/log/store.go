@@ -400,7 +400,7 @@ func (s *Store) checkpointCpLocked(all bool) error {
 // than a truncation needs them, before it cuts: recovery refuses a log that ends below
 // its recovery point. In a full one the old segments may go one by one, so it is 0.
 func (s *Store) lowerCheckpoints(l *Log, c *cut) error {
-	point := c.end
+	point := c.before
 	if c.full {
 		point = 0
 	}
