@@ -3,6 +3,8 @@ package broker
 import (
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"tidewire/broker/quota"
 )
 
@@ -56,13 +58,14 @@ func (b *Broker) chargeFetch(c Caller, bytes int) {
 	}
 }
 
-// Admit counts a request of a caller, or refuses it, and refuses one of a kind whose limit
-// is used up already: what is refused anyway need not be read and looked at first.
-func (b *Broker) Admit(c Caller, kind quota.Kind) error {
-	if !b.quotas.On() {
-		return nil
-	}
-	user, now := ownerOf(c), b.now()
+// Limited reports whether anybody has a quota.
+func (b *Broker) Limited() bool { return b.quotas.On() }
+
+// Admit counts a request of a user, or refuses it with rate-limited, and refuses one of a
+// kind whose limit is used up already: what is refused anyway need not be read and looked at
+// first.
+func (b *Broker) Admit(user string, kind quota.Kind) error {
+	now := b.now()
 	if kind != quota.Requests {
 		if err := b.quotas.Allow(user, kind, now); err != nil {
 			return err
@@ -91,4 +94,36 @@ func (p *Producer) Delay() time.Duration { return p.b.delay(p.guard.caller, quot
 // wait before the next one; 0: not at all. Each counts as a request.
 func (b *Broker) ProduceDelay(c Caller) time.Duration {
 	return max(b.delay(c, quota.Produce), b.delay(c, quota.Requests))
+}
+
+// quotaCollector tells what quotas did. There is no label per user: their number has no
+// bound.
+type quotaCollector struct {
+	limiter                  *quota.Limiter
+	refused, slowed, buckets *prometheus.Desc
+}
+
+func newQuotaCollector(l *quota.Limiter) *quotaCollector {
+	return &quotaCollector{
+		limiter: l,
+		refused: prometheus.NewDesc("tidewire_quota_refused_total", "Requests refused with 429 by a quota of their user.", []string{"quota"}, nil),
+		slowed:  prometheus.NewDesc("tidewire_quota_slowed_total", "Times that a stream had to wait for a quota of its user.", []string{"quota"}, nil),
+		buckets: prometheus.NewDesc("tidewire_quota_users", "Users whose use is counted against a quota now.", nil, nil),
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (c *quotaCollector) Describe(out chan<- *prometheus.Desc) {
+	out <- c.refused
+	out <- c.slowed
+	out <- c.buckets
+}
+
+// Collect implements prometheus.Collector.
+func (c *quotaCollector) Collect(out chan<- prometheus.Metric) {
+	for _, k := range []quota.Kind{quota.Produce, quota.Fetch, quota.Requests} {
+		out <- prometheus.MustNewConstMetric(c.refused, prometheus.CounterValue, float64(c.limiter.Refused(k)), k.String())
+		out <- prometheus.MustNewConstMetric(c.slowed, prometheus.CounterValue, float64(c.limiter.Slowed(k)), k.String())
+	}
+	out <- prometheus.MustNewConstMetric(c.buckets, prometheus.GaugeValue, float64(c.limiter.Buckets()))
 }
