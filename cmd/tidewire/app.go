@@ -65,7 +65,7 @@ func (a *app) root() *cobra.Command {
 func (a *app) clientCommands() []*cobra.Command {
 	calling := []*cobra.Command{
 		a.loginCommand(), a.topicCommand(), a.produceCommand(), a.consumeCommand(), a.wsCommand(),
-		a.userCommand(), a.tokenCommand(), a.aclCommand(), a.clusterCommand(), a.benchCommand(),
+		a.userCommand(), a.tokenCommand(), a.aclCommand(), a.quotaCommand(), a.clusterCommand(), a.benchCommand(),
 	}
 	for _, c := range calling {
 		c.PersistentFlags().StringVar(&a.server, "server", "", "address of a node (TIDEWIRE_SERVER; default: where you logged in last, else "+client.DefaultServer+")")
