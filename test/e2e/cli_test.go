@@ -170,7 +170,7 @@ func TestRecordsByCommand(t *testing.T) {
 	require.Equal(t, 1, stopped.code)
 	require.Contains(t, stopped.err, "line 3")
 	require.Contains(t, stopped.err, "--format lines")
-	require.EqualValues(t, 2, parse[map[string]any](t, stopped.out)["stored"], "what came before is stored")
+	require.EqualValues(t, 2, parse[map[string]any](t, stopped.out)["records"], "what came before is stored")
 	require.NotContains(t, must("", "consume", "t", "-o", "value"), "after")
 	for name, x := range map[string]struct {
 		code int
@@ -304,7 +304,7 @@ func TestClusterVersionAndHelpByCommand(t *testing.T) {
 	status := parse[map[string]any](t, n.must(t, a.token, "", "cluster", "status", "-o", "json"))
 	require.NotEmpty(t, status["cluster_id"])
 	require.Len(t, status["brokers"], 1)
-	require.Regexp(t, `(?m)^BROKER`, n.must(t, a.token, "", "cluster", "status"))
+	require.Regexp(t, `(?m)^ID +HOST`, n.must(t, a.token, "", "cluster", "status"))
 	require.NotEqual(t, n.must(t, "", "", "cluster", "keygen"), n.must(t, "", "", "cluster", "keygen"))
 	require.Regexp(t, `^tidewire \S+ \(go`, n.must(t, "", "", "version"))
 	require.NotEmpty(t, parse[map[string]string](t, n.must(t, "", "", "version", "-o", "json"))["version"])
