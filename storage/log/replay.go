@@ -102,7 +102,7 @@ func (l *Log) replay(segs []*segment, st *replayed, to model.Offset) error {
 }
 
 func (l *Log) replaySegment(seg *segment, st *replayed, to model.Offset) error {
-	_, pos, err := l.cutPosition(seg, max(st.from, seg.base))
+	at, err := l.cutPosition(seg, max(st.from, seg.base))
 	if err != nil {
 		return err
 	}
@@ -111,7 +111,7 @@ func (l *Log) replaySegment(seg *segment, st *replayed, to model.Offset) error {
 		return err
 	}
 	defer l.store.putScanner(sc)
-	for pos < sc.size {
+	for pos := at.pos; pos < sc.size; {
 		h, err := sc.header(pos)
 		if err != nil {
 			return l.damage(seg, pos, seg.base, err)

@@ -46,7 +46,7 @@ func (s *Store) Close() error {
 	for i := range s.cp {
 		gens[i] = s.cp[i].Generation
 	}
-	return fsx.WriteFile(s.fs, s.path(cleanStopFile), encodeCleanStop(gens))
+	return fsx.WriteFile(s.fs, s.path(cleanStopFile), encodeCleanStop(gens, s.cleaner.Generation))
 }
 
 // finish makes all of a log durable, the active segment's indexes included.

@@ -121,9 +121,7 @@ func (s *Store) prepare() error {
 	if s.found, err = loadCheckpoints(s.fs, s.o.Dir, s.log.Warn); err != nil {
 		return err
 	}
-	if s.cleaner, _, err = loadCheckpoint(s.fs, s.o.Dir, cleanerFile, s.log.Warn); err != nil {
-		return err
-	}
+	s.cleaner = s.found.cleaner
 	entries, err := s.fs.ReadDir(s.path(topicsDir))
 	if err != nil {
 		return err
@@ -140,6 +138,16 @@ func (s *Store) prepare() error {
 	}
 	if err := s.fs.SyncDir(s.o.Dir); err != nil {
 		return err
+	}
+	if s.found.stranger { // it could name as clean what was cut off and appended anew
+		s.log.Warn("checkpoint is not of the last stop: compaction begins anew", "file", cleanerFile)
+		s.cleaner.Points = map[logKey]model.Offset{}
+		s.cpMu.Lock()
+		err := s.writeCleanerCpLocked()
+		s.cpMu.Unlock()
+		if err != nil {
+			return err
+		}
 	}
 	return s.firstCheckpoints(len(entries) > 0)
 }
@@ -400,7 +408,7 @@ func (s *Store) checkpointCpLocked(all bool) error {
 // than a truncation needs them, before it cuts: recovery refuses a log that ends below
 // its recovery point. In a full one the old segments may go one by one, so it is 0.
 func (s *Store) lowerCheckpoints(l *Log, c *cut) error {
-	point := c.end
+	point := c.before
 	if c.full {
 		point = 0
 	}

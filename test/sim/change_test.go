@@ -227,7 +227,7 @@ func (s *sim) truncateFully() {
 	s.ok(s.l.TruncateFullyAndStartAt(at))
 	s.returned()
 	s.h.restart(at)
-	s.durable = 0
+	s.durable = at
 	s.done("truncated fully")
 	s.afterCut()
 }
