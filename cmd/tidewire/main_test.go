@@ -81,7 +81,7 @@ func TestExitCodes(t *testing.T) {
 		{"ws", 2}, {"ws v1", 2}, {"ws /v1 --count -1", 2}, {"login", 2}, {"login ftp://x -u a", 2}, {"acl create", 2}, {"acl delete", 2},
 		{"acl list --topic t --group g", 2}, {"topic config set t", 2}, {"topic delete-records t -p 0", 2},
 		{"topic delete-records t --before-offset 3", 2}, {"topic delete-records t -p 0 --before-offset -3", 2}, {"topic delete-records t -p 0 --before-offset latest", 2}, {"topic config set t novalue", 2}, {"topic partitions grow t many", 2},
-		{"bench produce", 2}, {"bench consume --topic t --connections 0", 2}, {"topic list --server ftp://x", 2},
+		{"bench produce", 2}, {"bench fanout --topic t --readers 0", 2}, {"bench fanout", 2}, {"bench idle --topic t --pid -1", 2}, {"bench consume --topic t --connections 0", 2}, {"topic list --server ftp://x", 2},
 	} {
 		code, _, errOut := sh.run("", strings.Fields(c.args)...)
 		assert.Equal(t, c.code, code, "%s: %s", c.args, errOut)

@@ -144,20 +144,26 @@ func (a *app) topicConfigUnset() *cobra.Command {
 	c := &cobra.Command{
 		Use: "unset TOPIC KEY…", Short: "Bring settings of a topic back to their defaults", Args: cobra.MinimumNArgs(2),
 		RunE: a.calling(func(ctx context.Context, c *client.Client, args []string) error {
-			return a.changeConfig(ctx, c, format, args[0], map[string]string{}, args[1:])
+			return a.changeConfig(ctx, c, args[0], configChange{map[string]string{}, args[1:], format})
 		}),
 	}
 	formatFlag(c, &format)
 	return c
 }
 
-func (a *app) changeConfig(ctx context.Context, c *client.Client, format, topic string, set map[string]string, unset []string) error {
+// configChange is the body of a change of settings, and how its answer is printed.
+type configChange struct {
+	Set    map[string]string `json:"set"`
+	Unset  []string          `json:"unset"`
+	format string
+}
+
+func (a *app) changeConfig(ctx context.Context, c *client.Client, topic string, change configChange) error {
 	var raw json.RawMessage
-	in := map[string]any{"set": set, "unset": unset}
-	if err := c.Call(ctx, client.Request{Method: http.MethodPatch, Path: topicPath(topic, "config"), Body: in}, &raw); err != nil {
+	if err := c.Call(ctx, client.Request{Method: http.MethodPatch, Path: topicPath(topic, "config"), Body: change}, &raw); err != nil {
 		return err
 	}
-	return a.say(format, raw, "Changed settings of topic %s", topic)
+	return a.say(change.format, raw, "Changed settings of topic %s", topic)
 }
 
 func (a *app) topicConfigGet() *cobra.Command {
@@ -219,7 +225,7 @@ func (a *app) topicConfigSet() *cobra.Command {
 			if unset == nil {
 				unset = []string{}
 			}
-			return a.changeConfig(ctx, c, format, args[0], set, unset)
+			return a.changeConfig(ctx, c, args[0], configChange{set, unset, format})
 		}),
 	}
 	formatFlag(c, &format)
