@@ -22,6 +22,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"tidewire/api/ops"
 	"tidewire/api/rest"
 	"tidewire/api/route"
 	"tidewire/auth"
@@ -295,13 +296,14 @@ func (n *Node) startServer(context.Context) error {
 		Version: buildinfo.Version, Metrics: metrics.Handler(), Inflight: budget,
 		MetricsPublic: n.cfg.HTTP.MetricsPublic || n.cfg.Dev,
 	})
+	operate := ops.New(ops.Config{Broker: n.broker, Cluster: n.cluster})
 	friends := web.AllowedOrigins(n.cfg.HTTP.CORSOrigins)
 	n.streams = ws.New(ws.Config{
 		Broker: n.broker, Tokens: n.auth.Tokens, Logger: n.logger, Now: n.now, Group: n.group, Inflight: budget,
 		AllowedOrigins: func(r *http.Request) bool { return gate.OwnOrigin(r) || friends(r) },
 	})
 	n.server, err = web.New(web.Config{
-		Gate: gate, Doors: []web.Door{api}, Streams: web.NewStreams(n.streams), Metrics: metrics, Logger: n.logger, Prefix: n.cfg.HTTP.PathPrefix,
+		Gate: gate, Doors: []web.Door{api, operate}, Streams: web.NewStreams(n.streams), Metrics: metrics, Logger: n.logger, Prefix: n.cfg.HTTP.PathPrefix,
 		CORSOrigins: n.cfg.HTTP.CORSOrigins, TrustedProxies: n.cfg.HTTP.TrustedProxies, TLS: tlsConfig, Now: n.now,
 	})
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tidewire/api/ops"
 	"tidewire/api/rest"
 	"tidewire/api/route"
 	"tidewire/auth"
@@ -17,7 +18,7 @@ import (
 
 // routes is the real table of a node, streams included.
 func routes() []*route.Route {
-	return slices.Concat(rest.New(rest.Config{Auth: &auth.Auth{}}).Routes(), web.NewStreams(nil).Routes())
+	return slices.Concat(rest.New(rest.Config{Auth: &auth.Auth{}}).Routes(), ops.New(ops.Config{}).Routes(), web.NewStreams(nil).Routes())
 }
 
 // access is who may use a route.
@@ -160,6 +161,10 @@ var rows = map[string]row{
 	"listBrokers": {access: byRule, operation: "describe", cluster: true, path: fixed("/v1/brokers"), success: 200},
 	"getBroker": {access: byRule, operation: "describe", cluster: true, path: fixed("/v1/brokers/1"), success: 200,
 		missing: "/v1/brokers/77", code: "unknown-broker"},
+	"listTopicConfigs": {access: anyUser, path: fixed("/v1/topic-configs"), success: 200},
+	"getClusterConfig": {access: byRule, operation: "describe-configs", cluster: true, path: fixed("/v1/cluster/config"), success: 200},
+	"updateClusterConfig": {access: byRule, operation: "alter-configs", cluster: true, path: fixed("/v1/cluster/config"), success: 200,
+		body: constant(object{"unset": []string{"num.partitions"}})},
 	"info": {access: anyUser, path: fixed("/v1/info"), success: 200},
 
 	"healthz":     {access: public, path: fixed("/healthz"), success: 200},
