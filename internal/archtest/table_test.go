@@ -22,6 +22,7 @@ var table = []row{
 	{pkg: "storage/ingest", may: []string{"storage/record", "internal/model"}, why: "what a client's batch must be is decided over its bytes and a topic's rules; files and clocks are others'"},
 	{pkg: "storage/compact", may: []string{"storage/record", "internal/model"}, why: "what compaction keeps is decided over batches; files and clocks are the log's"},
 	{pkg: "storage/checkpoint", may: []string{"internal/model"}, why: "a file format: offsets on one side, text on the other"},
+	{pkg: "storage/dedupe", may: []string{"storage/record", "internal/model"}, why: "what is remembered of keys follows from batches; files, locks and clocks are the log's"},
 	{pkg: "storage/epochs", may: []string{"internal/model"}, why: "leader epochs are arithmetic on offsets; the file is the log's"},
 	{pkg: "storage/producer", may: []string{"storage/record", "internal/model"}, why: "the state of producers follows from batches; files and clocks are the log's"},
 	{pkg: "storage/visible", may: []string{"storage/producer", "storage/record", "internal/model"}, why: "what a reader sees is decided over headers; files are the log's"},
@@ -30,7 +31,7 @@ var table = []row{
 	{pkg: "storage/retention", may: []string{"internal/model"}, why: "what may go is decided over facts of segments; files and clocks are the log's"},
 	{pkg: "storage/syncer", may: []string{"internal/lifecycle"}, why: "it decides who syncs when, and knows nothing of what is synced"},
 	{pkg: "storage/trash", may: []string{"internal/model", "internal/fsx"}, why: "discarded folders wait for their deletion; it looks into none"},
-	{pkg: "storage/log", may: []string{"storage/checkpoint", "storage/compact", "storage/epochs", "storage/files", "storage/index", "storage/producer", "storage/record", "storage/retention", "storage/syncer", "storage/trash", "internal/model", "internal/fsx", "internal/lifecycle"}, why: "a log knows bytes and offsets, and neither topics nor brokers"},
+	{pkg: "storage/log", may: []string{"storage/checkpoint", "storage/compact", "storage/dedupe", "storage/epochs", "storage/files", "storage/index", "storage/producer", "storage/record", "storage/retention", "storage/syncer", "storage/trash", "internal/model", "internal/fsx", "internal/lifecycle"}, why: "a log knows bytes and offsets, and neither topics nor brokers"},
 	{pkg: "storage/check", may: []string{"storage/record", "internal/model", "internal/fsx"}, why: "it reads the formats by itself, so that a mistake of the engine is found"},
 	{pkg: "storage/meta", may: []string{"cluster/metadata", "internal/model", "internal/fsx", "internal/lifecycle"}, why: "the table store holds the applied state of the metadata and knows no quorum"},
 

@@ -64,7 +64,7 @@ func (c *cleaning) run() (CleanResult, error) {
 	}
 	// What is replaced must lie below the recovery point on disk, or a start that checks
 	// everything above it would take its gaps for a loss.
-	if err := firstErr(l.MarkCompacted(), l.store.Checkpoint()); err != nil {
+	if err := firstErr(l.MarkCompacted(), l.store.Checkpoint(), l.saveKeys()); err != nil {
 		return c.res, err
 	}
 	for hi > lo+1 && segs[hi-1].base >= covered {

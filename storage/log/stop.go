@@ -25,7 +25,7 @@ func (s *Store) Close() error {
 	s.loopDone.Wait()
 	s.sched.Close()
 
-	s.bin.close()
+	s.bin.Close()
 	logs := s.openLogs()
 	err := s.forEach(logs, (*Log).finish)
 	s.cpMu.Lock()
@@ -51,7 +51,7 @@ func (s *Store) Close() error {
 
 // finish makes all of a log durable, the active segment's indexes included.
 func (l *Log) finish() error {
-	l.cleaned.gate.shut() // for good
+	l.cleaned.gate.Shut() // for good
 	l.cutMu.Lock()
 	defer l.cutMu.Unlock()
 	if err := l.Failed(); err != nil {
@@ -65,10 +65,11 @@ func (l *Log) finish() error {
 	if l.synced.Load() < end {
 		return model.Errorf(model.LeaderUnavailable, "the log of %s could not be synced at the stop", l.name)
 	}
+	err := l.saveKeysCutLocked()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	seg := l.activeLocked()
-	err := firstErr(seg.off.Sync(), seg.tim.Sync(), seg.txn.Sync())
+	err = firstErr(err, seg.off.Sync(), seg.tim.Sync(), seg.txn.Sync())
 	if end := l.LogEnd(); err == nil && l.lastSnap != end && l.worthSnapshotLocked() {
 		l.dirDirty = true
 		// Without it the stop is not a clean one: after such it would count as lost.

@@ -12,6 +12,7 @@ import (
 	"tidewire/internal/fsx"
 	"tidewire/internal/model"
 	"tidewire/storage/checkpoint"
+	"tidewire/storage/dedupe"
 	"tidewire/storage/epochs"
 	"tidewire/storage/files"
 	"tidewire/storage/index"
@@ -33,9 +34,10 @@ type Store struct {
 	log   *slog.Logger
 	sched *syncer.Scheduler
 	trash *trash.Trash
-	bin   *bin
+	bin   *trash.Bin
 
 	closedErr     *error
+	keyBudget     *dedupe.Budget
 	indexBufs     *index.Buffers
 	scanners      sync.Pool // of *scanner
 	decompressors sync.Pool // of *decoder
@@ -72,7 +74,7 @@ type decoder struct {
 // time may have a folder open; that is for the caller to see to.
 func OpenStore(o StoreOptions) (*Store, error) {
 	o = o.withDefaults()
-	s := &Store{fs: files.New(o.FS, o.MaxOpenFiles), o: o, log: o.Logger, logs: map[logKey]*Log{}, names: map[string]logKey{}, folders: map[string]bool{}, stop: make(chan struct{}), cleanSlot: make(chan struct{}, 1), indexBufs: index.NewBuffers()}
+	s := &Store{fs: files.New(o.FS, o.MaxOpenFiles), o: o, log: o.Logger, logs: map[logKey]*Log{}, names: map[string]logKey{}, folders: map[string]bool{}, stop: make(chan struct{}), cleanSlot: make(chan struct{}, 1), indexBufs: index.NewBuffers(), keyBudget: dedupe.NewBudget(o.KeyMemory)}
 	var closed error = errClosed
 	s.closedErr = &closed
 	s.scanners.New = func() any { return new(scanner) }
@@ -85,10 +87,10 @@ func OpenStore(o StoreOptions) (*Store, error) {
 	if err := s.trash.Load(o.Now()); err != nil {
 		return nil, fmt.Errorf("open the data folder: %w", err)
 	}
-	s.bin = newBin(s.fs, s.log)
+	s.bin = trash.NewBin(s.fs, s.log)
 	s.sched.Start(o.Group)
 	s.run("log-checkpoint", s.checkpointLoop)
-	s.run("log-segment-deletion", func(ctx context.Context) { s.bin.loop(ctx, s.stop, o.Now) })
+	s.run("log-segment-deletion", func(ctx context.Context) { s.bin.Loop(ctx, s.stop, o.Now) })
 	s.run("log-trash", func(ctx context.Context) { s.trash.Loop(ctx, s.stop, o.Now) })
 	return s, nil
 }
@@ -230,7 +232,7 @@ func (s *Store) Remove(l *Log) error {
 		return model.Errorf(model.Internal, "the log of %s is not open", l.name)
 	}
 	s.mu.Unlock()
-	l.cleaned.gate.shut() // for good
+	l.cleaned.gate.Shut() // for good
 	// No checkpoint meanwhile: it would write the epoch file into the folder of the next
 	// log of this name.
 	l.cutMu.Lock()
@@ -313,6 +315,7 @@ func (s *Store) checkpointLoop(ctx context.Context) {
 			}
 		}
 		for _, l := range s.openLogs() {
+			l.tendKeys(s.o.Now().UnixMilli())
 			// With write caching nobody asks for syncs: once a second bounds the loss.
 			if l.caching.Load() && l.logEnd.Load() > l.synced.Load() {
 				s.sched.Enqueue(l.member)

@@ -23,7 +23,7 @@ import (
 // changed; StorageError, and the log has latched, when a truncation could not be
 // completed (the next start finds the log before, within or after it).
 func (l *Log) TruncateTo(off model.Offset) error {
-	defer l.cleaned.gate.shut()()
+	defer l.cleaned.gate.Shut()()
 	l.cutMu.Lock()
 	defer l.cutMu.Unlock()
 	c, err := l.beginCut(func(c *cut) error { return l.findCutLocked(c, off) })
@@ -41,7 +41,7 @@ func (l *Log) TruncateFullyAndStartAt(off model.Offset) error {
 	if off < 0 {
 		return model.Errorf(model.InvalidArgument, "a log cannot start at offset %d", off)
 	}
-	defer l.cleaned.gate.shut()()
+	defer l.cleaned.gate.Shut()()
 	l.cutMu.Lock()
 	defer l.cutMu.Unlock()
 	c, err := l.beginCut(func(c *cut) error { c.full, c.end, c.change = true, off, true; return nil })
@@ -210,6 +210,9 @@ func (l *Log) publishCutLocked(c *cut) {
 			x.Store(min(x.Load(), int64(c.end)))
 		}
 	}
+	if l.keys.Truncate(c.end); c.full {
+		l.keys.Clear()
+	}
 	l.snaps = slices.DeleteFunc(slices.Clone(l.snaps), func(s pendingSnapshot) bool { return c.full || s.off > c.end })
 	if l.lastSnap = -1; l.farAt >= c.end {
 		l.farAt = 0
@@ -268,6 +271,9 @@ func (l *Log) cutFiles(c *cut) error {
 		}
 	}
 	if err := l.removeSnapshots(func(off model.Offset) bool { return c.full || off > c.end }); err != nil {
+		return err
+	}
+	if err := l.saveKeysCutLocked(); err != nil {
 		return err
 	}
 	seg := l.lastSegment()
