@@ -9,13 +9,14 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/gin-gonic/gin"
 
 	"tidewire/api/problem"
-	"tidewire/api/rest"
+	"tidewire/api/route"
 	"tidewire/internal/model"
 	"tidewire/web/h1"
 )
@@ -28,10 +29,15 @@ const (
 	idleTimeout       = 3 * time.Minute
 )
 
+// Door is a part of the HTTP interface.
+type Door interface {
+	// Routes are the rows of its endpoints.
+	Routes() []*route.Route
+}
+
 // Streams are the WebSocket endpoints.
 type Streams interface {
-	// Routes are the rows of the streams' endpoints.
-	Routes() []*rest.Route
+	Door
 	// Shutdown ends every stream, telling why, and returns when they have ended or ctx
 	// has.
 	Shutdown(ctx context.Context) error
@@ -39,7 +45,8 @@ type Streams interface {
 
 // Config is what a Server is made of.
 type Config struct {
-	API            *rest.API
+	Gate           *route.Gate // what every request passes
+	Doors          []Door      // the endpoints behind it, besides the streams
 	Streams        Streams
 	Metrics        *Metrics
 	Logger         *slog.Logger
@@ -155,7 +162,9 @@ func router(c Config) (*gin.Engine, error) {
 	e.NoMethod(func(g *gin.Context) {
 		fail(g, model.Errorf(model.MethodNotAllowed, "%s does not have the method %s", g.Request.URL.Path, g.Request.Method))
 	})
-	c.API.Register(e, c.Streams.Routes())
+	for _, d := range append(slices.Clone(c.Doors), c.Streams) {
+		c.Gate.Register(e, d.Routes()...)
+	}
 	return e, nil
 }
 

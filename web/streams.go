@@ -4,23 +4,23 @@ import (
 	"context"
 	"net/http"
 
-	"tidewire/api/rest"
+	"tidewire/api/route"
 	"tidewire/web/ws"
 )
 
-// streams mounts the WebSocket endpoints behind the checks of REST.
+// streams mounts the WebSocket endpoints behind the checks of every route.
 type streams struct{ consume *ws.Handler }
 
 // NewStreams returns the WebSocket endpoints.
 func NewStreams(h *ws.Handler) Streams { return &streams{h} }
 
 // Routes are the rows of the WebSocket endpoints.
-func (s *streams) Routes() []*rest.Route {
-	return []*rest.Route{
-		{Method: http.MethodGet, Path: "/v1/ws/consume", ID: "consume", Needs: "read topic", Stream: true, Handle: func(c *rest.Call) error {
+func (s *streams) Routes() []*route.Route {
+	return []*route.Route{
+		{Method: http.MethodGet, Path: "/v1/ws/consume", ID: "consume", Needs: "read topic", Stream: true, Handle: func(c *route.Call) error {
 			return s.consume.Consume(c.Writer, c.Request, c.Caller())
 		}},
-		{Method: http.MethodGet, Path: "/v1/ws/produce", ID: "produceSocket", Needs: "write topic, each frame's", Stream: true, Handle: func(c *rest.Call) error {
+		{Method: http.MethodGet, Path: "/v1/ws/produce", ID: "produceSocket", Needs: "write topic, each frame's", Stream: true, Handle: func(c *route.Call) error {
 			return s.consume.Produce(c.Writer, c.Request, c.Caller())
 		}},
 	}

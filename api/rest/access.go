@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"slices"
 
+	"tidewire/api/route"
 	"tidewire/auth"
 	"tidewire/cluster/metadata"
 	"tidewire/internal/model"
@@ -33,8 +34,8 @@ type ACLAnswer struct {
 //	@Param		body	body		ACLQuestion	true	"the question"
 //	@Success	200		{object}	ACLAnswer
 //	@Router		/v1/acls/check [post]
-func (a *API) checkACL(c *Call) error {
-	in, err := decode[ACLQuestion](c)
+func (a *API) checkACL(c *route.Call) error {
+	in, err := route.Decode[ACLQuestion](c)
 	if err != nil {
 		return err
 	}
@@ -71,11 +72,11 @@ func (a *API) checkACL(c *Call) error {
 //	@Param		q			query		string	false	"part of them, in any case"
 //	@Param		sort		query		string	false	"a field, with - in front descending"	Enums(principal, -principal, resource_name, -resource_name)
 //	@Param		fields		query		string	false	"fields of the items, with commas between"
-//	@Success	200			{object}	Page[ACLView]
+//	@Success	200			{object}	route.Page[ACLView]
 //	@Router		/v1/topics/{topic}/access [get]
 //	@x-errors	["unknown-topic"]
-func (a *API) topicAccess(c *Call) error {
-	return aclListing().serve(c, func() ([]*metadata.ACL, error) {
+func (a *API) topicAccess(c *route.Call) error {
+	return aclListing().Serve(c, func() ([]*metadata.ACL, error) {
 		ctx := c.Request.Context()
 		if err := a.authz.RequireAdmin(ctx, c.Principal, "looking at ACL rules"); err != nil {
 			return nil, err

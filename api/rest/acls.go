@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"tidewire/api/route"
 	"tidewire/cluster/metadata"
 	"tidewire/internal/model"
 )
@@ -23,17 +24,17 @@ type ACLRule struct {
 
 // ACLView is a rule as it is stored.
 type ACLView struct {
-	ID           string   `json:"id"`
-	Principal    string   `json:"principal"`
-	ResourceType string   `json:"resource_type"`
-	ResourceName string   `json:"resource_name"`
-	Pattern      string   `json:"pattern"`
-	Operation    string   `json:"operation"`
-	Permission   string   `json:"permission"`
-	Host         string   `json:"host"`
-	CreatedAt    *Time    `json:"created_at" swaggertype:"string" format:"date-time" extensions:"x-nullable"`
-	Actions      []string `json:"actions"`
-	ETag         string   `json:"etag"`
+	ID           string      `json:"id"`
+	Principal    string      `json:"principal"`
+	ResourceType string      `json:"resource_type"`
+	ResourceName string      `json:"resource_name"`
+	Pattern      string      `json:"pattern"`
+	Operation    string      `json:"operation"`
+	Permission   string      `json:"permission"`
+	Host         string      `json:"host"`
+	CreatedAt    *route.Time `json:"created_at" swaggertype:"string" format:"date-time" extensions:"x-nullable"`
+	Actions      []string    `json:"actions"`
+	ETag         string      `json:"etag"`
 }
 
 // ACLDeletion lists the rules that were deleted, or would be.
@@ -47,7 +48,7 @@ func aclView(r *metadata.ACL) ACLView {
 	return ACLView{
 		ID: r.ID, Principal: r.Principal, ResourceType: string(r.ResourceType), ResourceName: r.ResourceName,
 		Pattern: string(r.Pattern), Operation: string(r.Operation), Permission: string(r.Permission), Host: r.Host,
-		CreatedAt: timeOfMillis(r.CreatedAt), Actions: []string{"delete"}, ETag: "r" + r.ID,
+		CreatedAt: route.TimeOfMillis(r.CreatedAt), Actions: []string{"delete"}, ETag: "r" + r.ID,
 	}
 }
 
@@ -75,14 +76,14 @@ func aclName(r *metadata.ACL) string {
 //	@Param		operation		query		string	false	"only rules about this operation"
 //	@Param		permission		query		string	false	"only rules with this permission"
 //	@Param		host			query		string	false	"only rules for this host"
-//	@Success	200				{object}	Page[ACLView]
+//	@Success	200				{object}	route.Page[ACLView]
 //	@Router		/v1/acls [get]
-func (a *API) listACLs(c *Call) error {
+func (a *API) listACLs(c *route.Call) error {
 	filter, err := aclFilter(c)
 	if err != nil {
 		return err
 	}
-	return aclListing().serve(c, func() ([]*metadata.ACL, error) {
+	return aclListing().Serve(c, func() ([]*metadata.ACL, error) {
 		if err := a.authz.RequireAdmin(c.Request.Context(), c.Principal, "managing ACL rules"); err != nil {
 			return nil, err
 		}
@@ -90,10 +91,10 @@ func (a *API) listACLs(c *Call) error {
 	})
 }
 
-func aclListing() *listing[*metadata.ACL, ACLView] {
-	return &listing[*metadata.ACL, ACLView]{
-		name: aclName, by: "principal", view: aclView,
-		sorts: map[string]func(*metadata.ACL) any{
+func aclListing() *route.Listing[*metadata.ACL, ACLView] {
+	return &route.Listing[*metadata.ACL, ACLView]{
+		Name: aclName, By: "principal", View: aclView,
+		Sorts: map[string]func(*metadata.ACL) any{
 			"resource_name": func(r *metadata.ACL) any { return r.ResourceName },
 		},
 	}
@@ -114,8 +115,8 @@ func (a *API) matchingACLs(f metadata.ACLFields) []*metadata.ACL {
 //	@Success	201		{object}	ACLView
 //	@Header		201		{string}	Location	"a list of this rule"
 //	@Router		/v1/acls [post]
-func (a *API) createACL(c *Call) error {
-	in, err := decode[ACLRule](c)
+func (a *API) createACL(c *route.Call) error {
+	in, err := route.Decode[ACLRule](c)
 	if err != nil {
 		return err
 	}
@@ -143,7 +144,7 @@ func (a *API) createACL(c *Call) error {
 	if existed {
 		return c.JSON(http.StatusOK, aclView(r))
 	}
-	c.Header("Location", a.prefix+"/v1/acls?"+aclQuery(r))
+	c.Header("Location", c.Prefix()+"/v1/acls?"+aclQuery(r))
 	return c.JSON(http.StatusCreated, aclView(r))
 }
 
@@ -155,7 +156,7 @@ func aclQuery(r *metadata.ACL) string {
 	}.Encode()
 }
 
-func aclFilter(c *Call) (metadata.ACLFields, error) {
+func aclFilter(c *route.Call) (metadata.ACLFields, error) {
 	var f metadata.ACLFields
 	for _, p := range []struct {
 		name string
@@ -169,7 +170,7 @@ func aclFilter(c *Call) (metadata.ACLFields, error) {
 		{"permission", (*string)(&f.Permission)},
 		{"host", &f.Host},
 	} {
-		v, ok := c.only(p.name)
+		v, ok := c.Only(p.name)
 		if !ok {
 			continue
 		}
@@ -199,12 +200,12 @@ func aclFilter(c *Call) (metadata.ACLFields, error) {
 //	@Param		dry_run			query		bool	false	"only tell which"
 //	@Success	200				{object}	ACLDeletion
 //	@Router		/v1/acls [delete]
-func (a *API) deleteACLs(c *Call) error {
+func (a *API) deleteACLs(c *route.Call) error {
 	filter, err := aclFilter(c)
 	if err != nil {
 		return err
 	}
-	dry, err := c.queryBool("dry_run")
+	dry, err := c.QueryBool("dry_run")
 	if err != nil {
 		return err
 	}

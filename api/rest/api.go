@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
-	"net/netip"
 	"sync/atomic"
 	"time"
 
@@ -45,15 +44,11 @@ type Config struct {
 	Logger  *slog.Logger
 	Now     func() time.Time
 	Version string
-	// Prefix is the path prefix of all addresses, "" or "/x/y".
-	Prefix string
 	// Metrics answers /metrics.
 	Metrics http.Handler
 	// MetricsPublic serves /metrics without authentication.
 	MetricsPublic bool
-	// TrustedProxies are those that may tell the client's address, and how it asked.
-	TrustedProxies []netip.Prefix
-	// Inflight bounds the bytes of requests under way; nil: nothing does.
+	// Inflight bounds the bytes of lines under way; nil: nothing does.
 	Inflight *inflight.Budget
 }
 
@@ -69,33 +64,18 @@ type API struct {
 	logger         *slog.Logger
 	now            func() time.Time
 	version        string
-	prefix         string
 	metricsPublic  bool
-	proxies        []netip.Prefix
 	metricsHandler http.Handler
 	inflight       *inflight.Budget
 	browses        atomic.Int64 // reads over partitions under way
 }
 
-// New returns an API that serves nothing until Register.
+// New returns an API, whose Routes are to be registered with a route.Gate.
 func New(c Config) *API {
 	return &API{
 		broker: c.Broker, service: c.Auth.Service, tokens: c.Auth.Tokens, authz: c.Auth.Authorizer, decider: c.Auth.Authorizer,
 		cluster: c.Cluster, process: c.Process, logger: c.Logger, now: c.Now, version: c.Version,
-		prefix: c.Prefix, metricsPublic: c.MetricsPublic, metricsHandler: c.Metrics, proxies: c.TrustedProxies,
+		metricsPublic: c.MetricsPublic, metricsHandler: c.Metrics,
 		inflight: c.Inflight,
 	}
-}
-
-// Time is a point in time as answers give it: RFC 3339, UTC, milliseconds.
-type Time string
-
-func timeOf(t time.Time) Time { return Time(t.UTC().Format("2006-01-02T15:04:05.000Z")) }
-
-func timeOfMillis(m metadata.Millis) *Time {
-	if m == 0 {
-		return nil
-	}
-	t := timeOf(m.Time())
-	return &t
 }

@@ -3,6 +3,7 @@ package rest
 import (
 	"net/http"
 
+	"tidewire/api/route"
 	"tidewire/api/strictjson"
 	"tidewire/auth"
 	"tidewire/internal/model"
@@ -35,10 +36,10 @@ type CookieAnswer struct {
 
 // Identity is who the caller is.
 type Identity struct {
-	Username  string  `json:"username"`
-	Admin     bool    `json:"admin"`                                                                      // false under a token with scopes
-	CSRFToken *string `json:"csrf_token" extensions:"x-nullable"`                                         // of a cookie session
-	ExpiresAt *Time   `json:"expires_at" swaggertype:"string" format:"date-time" extensions:"x-nullable"` // null: never
+	Username  string      `json:"username"`
+	Admin     bool        `json:"admin"`                                                                      // false under a token with scopes
+	CSRFToken *string     `json:"csrf_token" extensions:"x-nullable"`                                         // of a cookie session
+	ExpiresAt *route.Time `json:"expires_at" swaggertype:"string" format:"date-time" extensions:"x-nullable"` // null: never
 }
 
 // Ticket opens one WebSocket or stream of events.
@@ -80,16 +81,16 @@ func tokens(g *auth.Grant) TokenAnswer {
 //	@x-public		true
 //	@x-content		{"response":{"200":{"application/json":{"oneOf":["rest.TokenAnswer","rest.CookieAnswer"]}}}}
 //	@x-errors		["bad-credentials","rate-limited","login-locked","forbidden"]
-func (a *API) login(c *Call) error {
-	session, forCookie := c.only("session")
+func (a *API) login(c *route.Call) error {
+	session, forCookie := c.Only("session")
 	if forCookie && session != "cookie" {
 		return model.Invalid("query:session", "session is cookie, or is left out, not %q", strictjson.Short(session))
 	}
-	in, err := decode[LoginRequest](c)
+	in, err := route.Decode[LoginRequest](c)
 	if err != nil {
 		return err
 	}
-	r := auth.LoginRequest{Username: in.Username, Password: in.Password, Host: c.host()}
+	r := auth.LoginRequest{Username: in.Username, Password: in.Password, Host: c.Host()}
 	if forCookie {
 		return a.loginForCookie(c, r)
 	}
@@ -100,15 +101,15 @@ func (a *API) login(c *Call) error {
 	return c.JSON(http.StatusOK, tokens(g))
 }
 
-func (a *API) loginForCookie(c *Call, r auth.LoginRequest) error {
-	if err := a.checkPage(c); err != nil { // no page may log its visitor in as somebody else
+func (a *API) loginForCookie(c *route.Call, r auth.LoginRequest) error {
+	if err := c.CheckPage(); err != nil { // no page may log its visitor in as somebody else
 		return err
 	}
 	g, err := a.service.CookieLogin(c.Request.Context(), r)
 	if err != nil {
 		return err
 	}
-	a.setCookie(c, g.Cookie)
+	c.SetSession(g.Cookie)
 	return c.JSON(http.StatusOK, CookieAnswer{CSRFToken: g.CSRFToken, ExpiresIn: int64(g.ExpiresIn.Seconds())})
 }
 
@@ -123,8 +124,8 @@ func (a *API) loginForCookie(c *Call, r auth.LoginRequest) error {
 //	@Router		/v1/auth/refresh [post]
 //	@x-public	true
 //	@x-errors	["unauthenticated","token-expired"]
-func (a *API) refresh(c *Call) error {
-	in, err := decode[RefreshRequest](c)
+func (a *API) refresh(c *route.Call) error {
+	in, err := route.Decode[RefreshRequest](c)
 	if err != nil {
 		return err
 	}
@@ -142,12 +143,12 @@ func (a *API) refresh(c *Call) error {
 //	@Tags		Auth
 //	@Success	204	"ended"
 //	@Router		/v1/auth/logout [post]
-func (a *API) logout(c *Call) error {
+func (a *API) logout(c *route.Call) error {
 	if err := a.service.Logout(c.Request.Context(), c.Principal); err != nil {
 		return err
 	}
 	if c.Principal.Kind == auth.Cookie {
-		a.setCookie(c, "")
+		c.SetSession("")
 	}
 	return c.NoContent()
 }
@@ -160,7 +161,7 @@ func (a *API) logout(c *Call) error {
 //	@Tags		Auth
 //	@Success	200	{object}	Ticket
 //	@Router		/v1/auth/tickets [post]
-func (a *API) createTicket(c *Call) error {
+func (a *API) createTicket(c *route.Call) error {
 	t, err := a.service.IssueTicket(c.Request.Context(), c.Principal)
 	if err != nil {
 		return err
@@ -175,10 +176,10 @@ func (a *API) createTicket(c *Call) error {
 //	@Tags		Auth
 //	@Success	200	{object}	Identity
 //	@Router		/v1/auth/me [get]
-func (a *API) me(c *Call) error {
-	id := Identity{Username: c.Principal.Name, Admin: c.Principal.Admin, CSRFToken: c.csrfToken()}
+func (a *API) me(c *route.Call) error {
+	id := Identity{Username: c.Principal.Name, Admin: c.Principal.Admin, CSRFToken: c.CSRFToken()}
 	if at := c.Principal.ExpiresAt; !at.IsZero() {
-		id.ExpiresAt = new(timeOf(at))
+		id.ExpiresAt = new(route.TimeOf(at))
 	}
 	return c.JSON(http.StatusOK, id)
 }
@@ -191,7 +192,7 @@ func (a *API) me(c *Call) error {
 //	@Success	200	{object}	auth.JWKS
 //	@Router		/.well-known/jwks.json [get]
 //	@x-public	true
-func (a *API) jwks(c *Call) error { return c.JSON(http.StatusOK, a.service.JWKS()) }
+func (a *API) jwks(c *route.Call) error { return c.JSON(http.StatusOK, a.service.JWKS()) }
 
 // setupState tells whether the setup is open.
 //
@@ -201,7 +202,7 @@ func (a *API) jwks(c *Call) error { return c.JSON(http.StatusOK, a.service.JWKS(
 //	@Success	200	{object}	SetupState
 //	@Router		/v1/setup [get]
 //	@x-public	true
-func (a *API) setupState(c *Call) error {
+func (a *API) setupState(c *route.Call) error {
 	return c.JSON(http.StatusOK, SetupState{a.service.SetupRequired()})
 }
 
@@ -217,8 +218,8 @@ func (a *API) setupState(c *Call) error {
 //	@Router		/v1/setup [post]
 //	@x-public	true
 //	@x-errors	["bad-credentials","conflict"]
-func (a *API) setup(c *Call) error {
-	in, err := decode[SetupRequest](c)
+func (a *API) setup(c *route.Call) error {
+	in, err := route.Decode[SetupRequest](c)
 	if err != nil {
 		return err
 	}
@@ -226,6 +227,6 @@ func (a *API) setup(c *Call) error {
 	if err != nil {
 		return err
 	}
-	c.created("v1", "users", u.Name)
+	c.Created("v1", "users", u.Name)
 	return c.Resource(http.StatusCreated, u.ETag(), a.userView(u))
 }

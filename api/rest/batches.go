@@ -7,11 +7,12 @@ import (
 	"strconv"
 	"time"
 
+	"tidewire/api/route"
 	"tidewire/broker"
 )
 
 // fetchBatches answers a fetch with stored batches, sent from the log's files.
-func (a *API) fetchBatches(c *Call, req *broker.FetchRequest) error {
+func (a *API) fetchBatches(c *route.Call, req *broker.FetchRequest) error {
 	got, err := a.broker.FetchBatches(c.Request.Context(), c.Caller(), req)
 	if err != nil {
 		return err
@@ -20,7 +21,7 @@ func (a *API) fetchBatches(c *Call, req *broker.FetchRequest) error {
 	h := c.Writer.Header()
 	h["Content-Type"] = []string{batchMedia}
 	h["Content-Length"] = []string{strconv.FormatInt(got.Size, 10)}
-	h["Cache-Control"] = noStore
+	h["Cache-Control"] = route.NoStore
 	for name, v := range map[string]int64{
 		"Tidewire-Next-Offset": int64(got.NextOffset), "Tidewire-High-Watermark": int64(got.HighWatermark),
 		"Tidewire-Last-Stable-Offset": int64(got.LastStable), "Tidewire-Log-Start-Offset": int64(got.LogStart),
@@ -34,14 +35,14 @@ func (a *API) fetchBatches(c *Call, req *broker.FetchRequest) error {
 	}
 	to := fileWriter(c.Writer)
 	for _, s := range got.Sections() {
-		c.stall()
-		if _, err := to.ReadFrom(&sending{Section: s, c: c, of: got, checked: a.now()}); err != nil {
+		c.Stall()
+		if _, err := to.ReadFrom(&sending{Section: s, a: a, c: c, of: got, checked: a.now()}); err != nil {
 			// The length was declared: the connection ends before it, and the client sees
 			// that the answer is not whole.
 			return nil
 		}
 	}
-	c.taken()
+	c.Taken()
 	return nil
 }
 
@@ -66,14 +67,12 @@ func (c copier) ReadFrom(src io.Reader) (int64, error) {
 	return io.Copy(struct{ io.Writer }{c.ResponseWriter}, src)
 }
 
-// recheckEvery is how often the caller's rights are looked at while it takes an answer.
-const recheckEvery = 500 * time.Millisecond
-
 // sending is a section on its way (web/h1's FileRange): each step gives the client time for
 // the next, and looks from time to time whether it may go on.
 type sending struct {
 	*broker.Section
-	c       *Call
+	a       *API
+	c       *route.Call
 	of      *broker.Batches
 	checked time.Time
 }
@@ -98,12 +97,12 @@ func (s *sending) Read(p []byte) (int, error) {
 }
 
 func (s *sending) step() error {
-	now := s.c.api.now()
-	if now.Sub(s.checked).Abs() < recheckEvery {
+	now := s.a.now()
+	if now.Sub(s.checked).Abs() < route.RecheckEvery {
 		return nil
 	}
 	s.checked = now
-	s.c.stall()
+	s.c.Stall()
 	if err := s.of.StillAllowed(s.c.Request.Context()); err != nil {
 		return errors.Join(errMayNot, err)
 	}

@@ -9,6 +9,7 @@ import (
 	"tidewire/api/coding"
 	"tidewire/api/problem"
 	"tidewire/api/recordjson"
+	"tidewire/api/route"
 	"tidewire/broker"
 	"tidewire/broker/browse"
 	"tidewire/internal/model"
@@ -135,7 +136,7 @@ type browsing struct {
 //	@Router			/v1/topics/{topic}/records [get]
 //	@x-content		{"response": {"200": {"application/x-ndjson": "rest.BrowseLine", "text/event-stream": "text", "text/csv": "text"}}}
 //	@x-errors		["unknown-topic","unknown-partition","leader-unavailable","storage-error","rate-limited"]
-func (a *API) browseRecords(c *Call) error {
+func (a *API) browseRecords(c *route.Call) error {
 	q, err := browseRequest(c)
 	if err != nil {
 		return err
@@ -150,7 +151,7 @@ func (a *API) browseRecords(c *Call) error {
 		return err
 	}
 	defer x.Close()
-	if q.media == jsonOnly[0] {
+	if q.media == route.JSONOnly[0] {
 		return a.browsePage(c, q, x)
 	}
 	return a.browseStream(c, q, x)
@@ -160,15 +161,15 @@ func (a *API) browseRecords(c *Call) error {
 // with their buffers that bounds the memory of all of them.
 const maxBrowses = 2000
 
-func browseRequest(c *Call) (*browsing, error) {
-	q := &browsing{req: broker.BrowseRequest{Topic: c.PathValue("topic"), BufferBytes: streamBuffer}, media: jsonOnly[0]}
+func browseRequest(c *route.Call) (*browsing, error) {
+	q := &browsing{req: broker.BrowseRequest{Topic: c.PathValue("topic"), BufferBytes: streamBuffer}, media: route.JSONOnly[0]}
 	if h := c.Request.Header["Accept"]; len(h) > 0 {
 		q.media = coding.Media(h, browseAccept)
 	}
-	if q.media == jsonOnly[0] {
+	if q.media == route.JSONOnly[0] {
 		q.req.BufferBytes = pageBuffer
 	}
-	for _, read := range []func(*Call) error{q.readDirection, q.readStart, q.readPartitions, q.readFilter, q.readLimits, q.readForm} {
+	for _, read := range []func(*route.Call) error{q.readDirection, q.readStart, q.readPartitions, q.readFilter, q.readLimits, q.readForm} {
 		if err := read(c); err != nil {
 			return nil, err
 		}
@@ -176,11 +177,11 @@ func browseRequest(c *Call) (*browsing, error) {
 	return q, nil
 }
 
-func (q *browsing) readDirection(c *Call) (err error) {
-	if q.req.Follow, err = c.queryBool("follow"); err != nil {
+func (q *browsing) readDirection(c *route.Call) (err error) {
+	if q.req.Follow, err = c.QueryBool("follow"); err != nil {
 		return err
 	}
-	switch s, ok := c.only("direction"); {
+	switch s, ok := c.Only("direction"); {
 	case !ok:
 	case s == "forward":
 		q.req.Direction = new(browse.Forward)
@@ -207,9 +208,9 @@ func (q *browsing) backward() bool {
 }
 
 // readStart reads from, cursor and Last-Event-ID.
-func (q *browsing) readStart(c *Call) error {
-	from, hasFrom := c.only("from")
-	text, hasCursor := c.only("cursor")
+func (q *browsing) readStart(c *route.Call) error {
+	from, hasFrom := c.Only("from")
+	text, hasCursor := c.Only("cursor")
 	if hasFrom && hasCursor {
 		return model.Invalid("query:cursor", "give from or cursor, not both")
 	}
@@ -246,14 +247,14 @@ func (q *browsing) checkCursor(at string) error {
 	switch {
 	case q.req.Follow && back:
 		return model.Invalid(at, "follow reads forward only, and the cursor goes backward")
-	case cursor.Before && q.media != jsonOnly[0] && back == (cursor.Direction == browse.Backward):
+	case cursor.Before && q.media != route.JSONOnly[0] && back == (cursor.Direction == browse.Backward):
 		return model.Invalid(at, "the page before a place comes as JSON only; give the other direction for a stream")
 	}
 	return nil
 }
 
-func (q *browsing) readPartitions(c *Call) error {
-	s, ok := c.only("partitions")
+func (q *browsing) readPartitions(c *route.Call) error {
+	s, ok := c.Only("partitions")
 	if !ok {
 		return nil
 	}
@@ -272,18 +273,18 @@ func (q *browsing) readPartitions(c *Call) error {
 	return nil
 }
 
-func (q *browsing) readFilter(c *Call) error {
+func (q *browsing) readFilter(c *route.Call) error {
 	f := &q.req.Filter
-	text, hasText := c.only("q")
+	text, hasText := c.Only("q")
 	f.Text, q.req.TextGiven, f.In = []byte(text), hasText, browse.InAll
-	key, hasKey := c.only("key")
+	key, hasKey := c.Only("key")
 	f.Key, f.HasKey = []byte(key), hasKey
 	for name, v := range map[string]string{"q": text, "key": key} {
 		if len(v) > browse.MaxTextBytes {
 			return model.Invalid("query:"+name, "%s has at most %d bytes", name, browse.MaxTextBytes)
 		}
 	}
-	if in, ok := c.only("q_in"); ok {
+	if in, ok := c.Only("q_in"); ok {
 		if !hasText {
 			return model.Invalid("query:q_in", "q_in says where q is looked for, and there is no q")
 		}
@@ -291,51 +292,51 @@ func (q *browsing) readFilter(c *Call) error {
 			return model.Invalid("query:q_in", "q_in is a list of key, value and headers, not %q", in)
 		}
 	}
-	if _, f.HasTo = c.only("to"); !f.HasTo {
+	if _, f.HasTo = c.Only("to"); !f.HasTo {
 		return nil
 	}
-	to, err := c.queryInt("to", intRange{0, 0, 1<<63 - 1})
+	to, err := c.QueryInt("to", route.IntRange{Def: 0, Min: 0, Max: 1<<63 - 1})
 	f.To = to
 	return err
 }
 
-func (q *browsing) readLimits(c *Call) (err error) {
-	if q.count, err = c.queryBool("count"); err != nil {
+func (q *browsing) readLimits(c *route.Call) (err error) {
+	if q.count, err = c.QueryBool("count"); err != nil {
 		return err
 	}
 	if q.count && q.media == mediaCSV {
 		return model.Invalid("query:count", "CSV has no place for a count")
 	}
-	page := q.media == jsonOnly[0]
-	records, bytes := intRange{0, 1, 10_000}, intRange{0, 1, 64 << 20}
+	page := q.media == route.JSONOnly[0]
+	records, bytes := route.IntRange{Def: 0, Min: 1, Max: 10_000}, route.IntRange{Def: 0, Min: 1, Max: 64 << 20}
 	if page && !q.count { // a count that nobody bounds goes to the end
-		records.def, bytes.def = 100, 1<<20
+		records.Def, bytes.Def = 100, 1<<20
 	}
-	if q.maxRecords, err = c.queryInt("max_records", records); err != nil {
+	if q.maxRecords, err = c.QueryInt("max_records", records); err != nil {
 		return err
 	}
-	if q.maxBytes, err = c.queryInt("max_bytes", bytes); err != nil {
+	if q.maxBytes, err = c.QueryInt("max_bytes", bytes); err != nil {
 		return err
 	}
-	if _, given := c.only("max_time_ms"); given && !page {
+	if _, given := c.Only("max_time_ms"); given && !page {
 		return model.Invalid("query:max_time_ms", "max_time_ms is for pages; a stream tells its progress")
 	}
-	ms, err := c.queryInt("max_time_ms", intRange{3000, 1, 60_000})
+	ms, err := c.QueryInt("max_time_ms", route.IntRange{Def: 3000, Min: 1, Max: 60_000})
 	q.maxTime = time.Duration(ms) * time.Millisecond
 	return err
 }
 
-func (q *browsing) readForm(c *Call) (err error) {
+func (q *browsing) readForm(c *route.Call) (err error) {
 	if q.req.Isolation, err = isolation(c); err != nil {
 		return err
 	}
 	if q.enc, err = encodings(c); err != nil {
 		return err
 	}
-	if _, q.enc.Preview = c.only("preview_bytes"); !q.enc.Preview {
+	if _, q.enc.Preview = c.Only("preview_bytes"); !q.enc.Preview {
 		return nil
 	}
-	n, err := c.queryInt("preview_bytes", intRange{0, 0, maxPreviewBytes})
+	n, err := c.QueryInt("preview_bytes", route.IntRange{Def: 0, Min: 0, Max: maxPreviewBytes})
 	q.enc.PreviewBytes = int(n)
 	return err
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"tidewire/api/recordjson"
+	"tidewire/api/route"
 	"tidewire/broker"
 	"tidewire/broker/browse"
 )
@@ -23,7 +24,7 @@ var pages = sync.Pool{New: func() any { b := make([]byte, 0, 64<<10); return &b 
 const maxPooledPage = 4 << 20
 
 // browsePage answers with one page of JSON.
-func (a *API) browsePage(c *Call, q *browsing, x *broker.Browse) error {
+func (a *API) browsePage(c *route.Call, q *browsing, x *broker.Browse) error {
 	buf := pages.Get().(*[]byte)
 	b := append((*buf)[:0], `{"records":[`...)
 	defer func() {
@@ -59,7 +60,7 @@ func (a *API) browsePage(c *Call, q *browsing, x *broker.Browse) error {
 		reverse(b, first, ends)
 	}
 	b = appendPageEnd(append(b, ']'), x, f, reason)
-	c.bytes(http.StatusOK, jsonOnly[0], b)
+	c.Bytes(http.StatusOK, route.JSONOnly[0], b)
 	return nil
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"tidewire/api/problem"
 	"tidewire/api/recordjson"
+	"tidewire/api/route"
 	"tidewire/broker"
 	"tidewire/broker/browse"
 	"tidewire/internal/model"
@@ -19,11 +20,7 @@ import (
 const (
 	progressEvery = time.Second      // where something was looked at
 	quietEvery    = 15 * time.Second // a sign of life where there was nothing else
-	stuckAfter    = 30 * time.Second // the client took nothing: the connection is cut
 )
-
-// streamChunk is about how much is written at once; a record that is larger comes whole.
-const streamChunk = 64 << 10
 
 // lineForm writes a stream in one of its media types. Each method appends to b.
 type lineForm interface {
@@ -39,10 +36,10 @@ type lineForm interface {
 
 // browseStream streams records until the read ends. Nothing is queued for the client: what
 // is written next is read from the logs once it has taken what was before.
-func (a *API) browseStream(c *Call, q *browsing, x *broker.Browse) error {
+func (a *API) browseStream(c *route.Call, q *browsing, x *broker.Browse) error {
 	s := newBrowseStream(a, c, q, x)
 	h := c.Writer.Header()
-	h["Cache-Control"] = noStore
+	h["Cache-Control"] = route.NoStore
 	h.Set("X-Accel-Buffering", "no") // proxies in nginx's manner pass events on as they come
 	h.Set("Content-Type", q.media)
 	if q.media == mediaCSV {
@@ -56,7 +53,7 @@ func (a *API) browseStream(c *Call, q *browsing, x *broker.Browse) error {
 	if q.req.Follow {
 		s.buf = s.form.progress(s.buf, x.Here(), &s.fit, x.Scanned())
 	}
-	defer s.out.release()
+	defer s.out.Release()
 	s.run()
 	return nil
 }
@@ -64,10 +61,10 @@ func (a *API) browseStream(c *Call, q *browsing, x *broker.Browse) error {
 // browsingStream is one stream under way.
 type browsingStream struct {
 	a    *API
-	c    *Call
+	c    *route.Call
 	x    *broker.Browse
 	ctx  context.Context
-	out  *paced
+	out  *route.Paced
 	form lineForm
 	fit  fit
 	buf  []byte
@@ -77,14 +74,14 @@ type browsingStream struct {
 	toldScan      int64     // records looked at, as of told
 }
 
-func newBrowseStream(a *API, c *Call, q *browsing, x *broker.Browse) *browsingStream {
+func newBrowseStream(a *API, c *route.Call, q *browsing, x *broker.Browse) *browsingStream {
 	now := time.Now()
 	s := &browsingStream{
 		a: a, c: c, x: x, ctx: c.Request.Context(), fit: fit{q: q}, buf: make([]byte, 0, 8<<10),
 		follow: q.req.Follow, count: q.count, checked: now, told: now,
 	}
-	s.out = newPaced(c.Writer, func() bool {
-		ctx, cancel := context.WithTimeout(context.Background(), stuckAfter)
+	s.out = route.NewPaced(c.Writer, func() bool {
+		ctx, cancel := context.WithTimeout(context.Background(), route.StuckAfter)
 		defer cancel()
 		return s.mayGoOn(ctx) == nil
 	})
@@ -140,7 +137,7 @@ func (s *browsingStream) run() {
 // step reads some records into the buffer and writes it when it is time.
 func (s *browsingStream) step() (browse.Progress, error) {
 	now := time.Now()
-	if now.Sub(s.checked) >= recheckEvery {
+	if now.Sub(s.checked) >= route.RecheckEvery {
 		s.checked = now
 		if err := s.mayGoOn(s.ctx); err != nil {
 			return browse.Worked, err
@@ -151,9 +148,9 @@ func (s *browsingStream) step() (browse.Progress, error) {
 		return progress, err
 	}
 	if s.ctx.Err() != nil {
-		return progress, errGone
+		return progress, route.ErrGone
 	}
-	if len(s.buf) >= streamChunk {
+	if len(s.buf) >= route.StreamChunk {
 		return progress, s.write()
 	}
 	if scanned := s.x.Scanned(); time.Since(s.told) >= progressEvery && scanned.Records > s.toldScan {
@@ -164,16 +161,13 @@ func (s *browsingStream) step() (browse.Progress, error) {
 	return progress, nil
 }
 
-// errGone ends a stream whose client went away; nobody is told.
-var errGone = errors.New("the client is gone")
-
 func (s *browsingStream) visit(it browse.Item) browse.Verdict {
 	verdict := s.fit.admit(it)
 	if verdict == browse.StopBefore || s.count {
 		return verdict
 	}
 	s.buf = s.form.record(s.buf, it, func() *browse.Cursor { return s.x.After(it) })
-	if verdict == browse.Go && len(s.buf) >= streamChunk {
+	if verdict == browse.Go && len(s.buf) >= route.StreamChunk {
 		return browse.StopAfter
 	}
 	return verdict
@@ -185,7 +179,7 @@ func (s *browsingStream) wait() error {
 		return err
 	}
 	s.x.Rest()
-	tick := time.NewTimer(recheckEvery)
+	tick := time.NewTimer(route.RecheckEvery)
 	defer tick.Stop()
 	select {
 	case <-s.x.Changed():
@@ -193,7 +187,7 @@ func (s *browsingStream) wait() error {
 	case <-s.a.broker.Draining():
 		return errDraining
 	case <-s.ctx.Done():
-		return errGone
+		return route.ErrGone
 	}
 	s.checked = time.Now()
 	if err := s.mayGoOn(s.ctx); err != nil {
@@ -214,13 +208,13 @@ func (s *browsingStream) write() error {
 	if len(s.buf) == 0 {
 		return nil
 	}
-	err := s.out.send(s.buf)
-	if cap(s.buf) > 4*streamChunk {
+	err := s.out.Send(s.buf)
+	if cap(s.buf) > 4*route.StreamChunk {
 		s.buf = nil
 	}
 	s.buf = s.buf[:0]
 	if err != nil {
-		return errGone
+		return route.ErrGone
 	}
 	return nil
 }
@@ -239,8 +233,8 @@ func (s *browsingStream) end(reason string) {
 // fail writes the last line of a stream that has to end.
 func (s *browsingStream) fail(err error) {
 	switch {
-	case errors.Is(err, errGone):
-		s.out.cut()
+	case errors.Is(err, route.ErrGone):
+		s.out.Cut()
 		return
 	case errors.Is(err, errDraining):
 		s.end("node-stopping")
@@ -248,10 +242,10 @@ func (s *browsingStream) fail(err error) {
 	}
 	e := model.AsError(err)
 	if status := model.Row(e.Code).Status; status >= http.StatusInternalServerError {
-		s.a.logger.Log(context.Background(), failureLevel(s.ctx, status), "a stream failed", "path", s.c.Route.Path,
+		s.a.logger.Log(context.Background(), route.FailureLevel(s.ctx, status), "a stream failed", "path", s.c.Route.Path,
 			"request_id", s.c.Writer.Header().Get("X-Request-Id"), "code", e.Code, "error", err)
 	}
-	p := problem.Of(e, s.c.occurrence())
+	p := problem.Of(e, s.c.Occurrence())
 	last := s.form.problem(s.buf, &p)
 	if last == nil {
 		s.abort()

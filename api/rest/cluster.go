@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 
+	"tidewire/api/route"
 	"tidewire/cluster/metadata"
 	"tidewire/internal/model"
 )
@@ -26,18 +27,18 @@ type ClusterView struct {
 
 // BrokerView is one node.
 type BrokerView struct {
-	ID            int32    `json:"id"`
-	Host          string   `json:"host"`
-	HTTPAddress   *string  `json:"http_address" extensions:"x-nullable"`
-	Rack          *string  `json:"rack" extensions:"x-nullable"`
-	State         string   `json:"state" enums:"online,fenced,draining,offline"`
-	Leaders       int      `json:"leaders"`
-	Replicas      int      `json:"replicas"`
-	Version       string   `json:"version"`
-	DiskFreeBytes *int64   `json:"disk_free_bytes" extensions:"x-nullable"`
-	StartedAt     *Time    `json:"started_at" swaggertype:"string" format:"date-time" extensions:"x-nullable"`
-	Actions       []string `json:"actions"`
-	ETag          string   `json:"etag"`
+	ID            int32       `json:"id"`
+	Host          string      `json:"host"`
+	HTTPAddress   *string     `json:"http_address" extensions:"x-nullable"`
+	Rack          *string     `json:"rack" extensions:"x-nullable"`
+	State         string      `json:"state" enums:"online,fenced,draining,offline"`
+	Leaders       int         `json:"leaders"`
+	Replicas      int         `json:"replicas"`
+	Version       string      `json:"version"`
+	DiskFreeBytes *int64      `json:"disk_free_bytes" extensions:"x-nullable"`
+	StartedAt     *route.Time `json:"started_at" swaggertype:"string" format:"date-time" extensions:"x-nullable"`
+	Actions       []string    `json:"actions"`
+	ETag          string      `json:"etag"`
 }
 
 // load is how many partitions a broker leads and holds.
@@ -64,7 +65,7 @@ func loads(img *metadata.Image) map[model.BrokerID]load {
 func (a *API) brokerView(b *metadata.Broker, l load) BrokerView {
 	v := BrokerView{
 		ID: int32(b.ID), Host: b.Host, State: "online", Leaders: l.leaders, Replicas: l.replicas, Version: b.BinaryVer,
-		StartedAt: timeOfMillis(b.RegisteredAt), Actions: []string{}, ETag: string(b.ETag()),
+		StartedAt: route.TimeOfMillis(b.RegisteredAt), Actions: []string{}, ETag: string(b.ETag()),
 	}
 	if b.HTTPAddr != "" {
 		v.HTTPAddress = &b.HTTPAddr
@@ -91,7 +92,7 @@ func (a *API) brokerView(b *metadata.Broker, l load) BrokerView {
 //	@Tags		Cluster
 //	@Success	200	{object}	ClusterView
 //	@Router		/v1/cluster [get]
-func (a *API) getCluster(c *Call) error {
+func (a *API) getCluster(c *route.Call) error {
 	if err := a.broker.MayDescribeCluster(c.Request.Context(), c.Caller()); err != nil {
 		return err
 	}
@@ -141,22 +142,22 @@ func (a *API) countPartitions(v *ClusterView, t *metadata.Topic) {
 //	@Param		q			query		string	false	"part of the host, in any case"
 //	@Param		sort		query		string	false	"a field, with - in front descending"	Enums(host, -host, id, -id, leaders, -leaders, replicas, -replicas)
 //	@Param		fields		query		string	false	"fields of the items, with commas between"
-//	@Success	200			{object}	Page[BrokerView]
+//	@Success	200			{object}	route.Page[BrokerView]
 //	@Router		/v1/brokers [get]
-func (a *API) listBrokers(c *Call) error {
+func (a *API) listBrokers(c *route.Call) error {
 	img := a.cluster.Image()
 	byBroker := loads(img)
-	l := listing[*metadata.Broker, BrokerView]{
-		name: func(b *metadata.Broker) string { return b.Host }, by: "host",
-		view: func(b *metadata.Broker) BrokerView { return a.brokerView(b, byBroker[b.ID]) },
-		sorts: map[string]func(*metadata.Broker) any{
+	l := route.Listing[*metadata.Broker, BrokerView]{
+		Name: func(b *metadata.Broker) string { return b.Host }, By: "host",
+		View: func(b *metadata.Broker) BrokerView { return a.brokerView(b, byBroker[b.ID]) },
+		Sorts: map[string]func(*metadata.Broker) any{
 			"id":       func(b *metadata.Broker) any { return float64(b.ID) },
 			"leaders":  func(b *metadata.Broker) any { return float64(byBroker[b.ID].leaders) },
 			"replicas": func(b *metadata.Broker) any { return float64(byBroker[b.ID].replicas) },
 		},
-		unique: func(b *metadata.Broker) string { return strconv.Itoa(int(b.ID)) },
+		Unique: func(b *metadata.Broker) string { return strconv.Itoa(int(b.ID)) },
 	}
-	return l.serve(c, func() ([]*metadata.Broker, error) {
+	return l.Serve(c, func() ([]*metadata.Broker, error) {
 		if err := a.broker.MayDescribeCluster(c.Request.Context(), c.Caller()); err != nil {
 			return nil, err
 		}
@@ -174,7 +175,7 @@ func (a *API) listBrokers(c *Call) error {
 //	@Header		200		{string}	ETag	"the node's entity tag"
 //	@Router		/v1/brokers/{broker} [get]
 //	@x-errors	["unknown-broker"]
-func (a *API) getBroker(c *Call) error {
+func (a *API) getBroker(c *route.Call) error {
 	s := c.PathValue("broker")
 	id, err := strconv.ParseInt(s, 10, 32)
 	if err != nil || id < 0 {

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strconv"
 
+	"tidewire/api/route"
 	"tidewire/broker"
 	"tidewire/internal/model"
 )
@@ -47,8 +48,8 @@ const highWatermark = "high_watermark"
 //	@Success	200		{object}	RecordDeletion
 //	@Router		/v1/topics/{topic}/delete-records [post]
 //	@x-errors	["unknown-topic","unknown-partition","conflict","offset-out-of-range","storage-full","leader-unavailable","storage-error"]
-func (a *API) deleteRecords(c *Call) error {
-	in, err := decode[RecordDeletionRequest](c)
+func (a *API) deleteRecords(c *route.Call) error {
+	in, err := route.Decode[RecordDeletionRequest](c)
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 
 	"tidewire/api/problem"
 	"tidewire/api/recordjson"
+	"tidewire/api/route"
 	"tidewire/broker"
 	"tidewire/internal/model"
 	"tidewire/storage/record"
@@ -100,16 +101,16 @@ var fetchQuery = []string{
 //	@Router			/v1/topics/{topic}/partitions/{partition}/records [get]
 //	@x-content		{"response":{"200":{"application/x-ndjson":"rest.FetchLine","application/vnd.kafka.record-batches":"binary"}}}
 //	@x-errors		["unknown-topic","unknown-partition","offset-out-of-range","rate-limited","leader-unavailable","storage-error"]
-func (a *API) fetchRecords(c *Call) error {
+func (a *API) fetchRecords(c *route.Call) error {
 	req, enc, err := a.fetchRequest(c)
 	if err != nil {
 		return err
 	}
-	media := c.media()
+	media := c.Media()
 	if media == batchMedia {
 		return a.fetchBatches(c, req)
 	}
-	out := newRecordAnswer(c, media)
+	out := newRecordAnswer(a, c, media)
 	defer out.release()
 	meta := recordjson.Meta{Topic: req.Topic, Partition: req.Partition}
 	info, err := a.broker.Fetch(out.ctx, c.Caller(), req, func(r *record.Record, logAppendTime bool) {
@@ -119,11 +120,11 @@ func (a *API) fetchRecords(c *Call) error {
 	return out.end(&info, err)
 }
 
-func (a *API) fetchRequest(c *Call) (*broker.FetchRequest, recordjson.Encodings, error) {
+func (a *API) fetchRequest(c *route.Call) (*broker.FetchRequest, recordjson.Encodings, error) {
 	req := &broker.FetchRequest{Topic: c.PathValue("topic")}
 	var enc recordjson.Encodings
 	var err error
-	if req.Partition, err = c.pathPartition(); err != nil {
+	if req.Partition, err = c.PathPartition(); err != nil {
 		return nil, enc, err
 	}
 	if req.From, err = fetchPosition(c); err != nil {
@@ -136,14 +137,14 @@ func (a *API) fetchRequest(c *Call) (*broker.FetchRequest, recordjson.Encodings,
 	for _, p := range []struct {
 		name string
 		into *int64
-		r    intRange
+		r    route.IntRange
 	}{
-		{"max_records", &records, intRange{500, 1, 10_000}},
-		{"max_bytes", &bytes, intRange{1 << 20, 1, 64 << 20}},
-		{"min_bytes", &least, intRange{1, 1, 64 << 20}},
-		{"wait_ms", &wait, intRange{0, 0, 60_000}},
+		{"max_records", &records, route.IntRange{Def: 500, Min: 1, Max: 10_000}},
+		{"max_bytes", &bytes, route.IntRange{Def: 1 << 20, Min: 1, Max: 64 << 20}},
+		{"min_bytes", &least, route.IntRange{Def: 1, Min: 1, Max: 64 << 20}},
+		{"wait_ms", &wait, route.IntRange{Def: 0, Min: 0, Max: 60_000}},
 	} {
-		if *p.into, err = c.queryInt(p.name, p.r); err != nil {
+		if *p.into, err = c.QueryInt(p.name, p.r); err != nil {
 			return nil, enc, err
 		}
 	}
@@ -153,14 +154,14 @@ func (a *API) fetchRequest(c *Call) (*broker.FetchRequest, recordjson.Encodings,
 	return req, enc, err
 }
 
-func fetchPosition(c *Call) (broker.Position, error) {
-	off, hasOffset := c.only("offset")
-	_, hasTime := c.only("timestamp")
+func fetchPosition(c *route.Call) (broker.Position, error) {
+	off, hasOffset := c.Only("offset")
+	_, hasTime := c.Only("timestamp")
 	switch {
 	case hasOffset == hasTime:
 		return broker.Position{}, model.Invalid("query:offset", "give offset or timestamp, one of them")
 	case hasTime:
-		ms, err := c.queryInt("timestamp", intRange{0, 0, 1<<63 - 1})
+		ms, err := c.QueryInt("timestamp", route.IntRange{Def: 0, Min: 0, Max: 1<<63 - 1})
 		return broker.Position{Kind: broker.AtTime, Value: ms}, err
 	case off == "earliest":
 		return broker.Position{Kind: broker.Earliest}, nil
@@ -174,8 +175,8 @@ func fetchPosition(c *Call) (broker.Position, error) {
 	return broker.Position{Kind: broker.AtOffset, Value: n}, nil
 }
 
-func isolation(c *Call) (broker.Isolation, error) {
-	switch s, ok := c.only("isolation"); {
+func isolation(c *route.Call) (broker.Isolation, error) {
+	switch s, ok := c.Only("isolation"); {
 	case !ok || s == "read_committed":
 		return broker.ReadCommitted, nil
 	case s == "read_uncommitted":
@@ -185,13 +186,13 @@ func isolation(c *Call) (broker.Isolation, error) {
 	}
 }
 
-func encodings(c *Call) (recordjson.Encodings, error) {
+func encodings(c *route.Call) (recordjson.Encodings, error) {
 	var enc recordjson.Encodings
 	for _, p := range []struct {
 		name string
 		into *recordjson.Encoding
 	}{{"encoding", &enc.Value}, {"key_encoding", &enc.Key}, {"header_encoding", &enc.Header}} {
-		s, ok := c.only(p.name)
+		s, ok := c.Only(p.name)
 		if !ok {
 			continue
 		}

@@ -2,6 +2,7 @@ package rest
 
 import (
 	"net/http"
+	"tidewire/api/route"
 	"tidewire/api/strictjson"
 	"tidewire/auth"
 
@@ -25,10 +26,10 @@ type Readiness struct {
 
 // Info is what a client may want to know of the node.
 type Info struct {
-	Version    string   `json:"version"`
-	ServerTime Time     `json:"server_time" swaggertype:"string" format:"date-time"`
-	Limits     Limits   `json:"limits"`
-	Features   []string `json:"features"` // what this version has, by name
+	Version    string     `json:"version"`
+	ServerTime route.Time `json:"server_time" swaggertype:"string" format:"date-time"`
+	Limits     Limits     `json:"limits"`
+	Features   []string   `json:"features"` // what this version has, by name
 }
 
 // Limits are the largest values that the node takes.
@@ -53,7 +54,7 @@ var features = []string{"rest-produce-json", "rest-produce-raw", "rest-fetch-jso
 //	@Success	200	{object}	Health
 //	@Router		/healthz [get]
 //	@x-public	true
-func (a *API) health(c *Call) error { return c.JSON(http.StatusOK, Health{"ok"}) }
+func (a *API) health(c *route.Call) error { return c.JSON(http.StatusOK, Health{"ok"}) }
 
 // ready tells whether the node serves: recovered, registered, its coordinators loaded,
 // and not about to stop.
@@ -65,7 +66,7 @@ func (a *API) health(c *Call) error { return c.JSON(http.StatusOK, Health{"ok"})
 //	@Router		/readyz [get]
 //	@x-public	true
 //	@x-errors	["leader-unavailable"]
-func (a *API) ready(c *Call) error {
+func (a *API) ready(c *route.Call) error {
 	reasons := append([]string{}, a.process.Ready()...)
 	if len(reasons) > 0 {
 		return model.Errorf(model.LeaderUnavailable, "the node is not ready: %s", reasons[0]).
@@ -81,9 +82,9 @@ func (a *API) ready(c *Call) error {
 //	@Tags		Process
 //	@Success	200	{object}	Info
 //	@Router		/v1/info [get]
-func (a *API) info(c *Call) error {
+func (a *API) info(c *route.Call) error {
 	return c.JSON(http.StatusOK, Info{
-		Version: a.version, ServerTime: timeOf(a.now()), Features: features,
+		Version: a.version, ServerTime: route.TimeOf(a.now()), Features: features,
 		Limits: Limits{
 			MaxRequestBytes: maxProduceBody, MaxRecordsPerRequest: recordjson.MaxRecords, MaxFetchRecords: 10_000,
 			MaxFetchBytes: 64 << 20, MaxWaitMs: 60_000, MaxPartitions: broker.MaxPartitions, MaxJSONDepth: strictjson.MaxDepth,
@@ -101,7 +102,7 @@ func (a *API) info(c *Call) error {
 //	@Success	200	{string}	string	"metrics"
 //	@Router		/metrics [get]
 //	@x-content	{"response":{"200":{"text/plain":"text"}}}
-func (a *API) metrics(c *Call) error {
+func (a *API) metrics(c *route.Call) error {
 	if !a.metricsPublic {
 		err := a.authz.Authorize(c.Request.Context(), c.Principal, auth.Access{Operation: metadata.OpDescribe, Resource: metadata.ResourceCluster, Name: metadata.ClusterResource, Host: c.ClientIP()})
 		if err != nil {
@@ -120,8 +121,8 @@ func (a *API) metrics(c *Call) error {
 //	@Success	200	{object}	object
 //	@Router		/openapi.json [get]
 //	@x-public	true
-func (a *API) openapiJSON(c *Call) error {
-	c.bytes(http.StatusOK, "application/json", openapi.JSON())
+func (a *API) openapiJSON(c *route.Call) error {
+	c.Bytes(http.StatusOK, "application/json", openapi.JSON())
 	return nil
 }
 
@@ -134,7 +135,7 @@ func (a *API) openapiJSON(c *Call) error {
 //	@Router		/openapi.yaml [get]
 //	@x-public	true
 //	@x-content	{"response":{"200":{"application/yaml":"text"}}}
-func (a *API) openapiYAML(c *Call) error {
-	c.bytes(http.StatusOK, "application/yaml", openapi.YAML())
+func (a *API) openapiYAML(c *route.Call) error {
+	c.Bytes(http.StatusOK, "application/yaml", openapi.YAML())
 	return nil
 }

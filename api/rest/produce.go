@@ -11,6 +11,7 @@ import (
 
 	"tidewire/api/problem"
 	"tidewire/api/recordjson"
+	"tidewire/api/route"
 	"tidewire/broker"
 	"tidewire/broker/partition"
 	"tidewire/internal/model"
@@ -107,7 +108,7 @@ var requests recordjson.Pool
 //	@Router			/v1/topics/{topic}/records [post]
 //	@x-content		{"request":{"application/x-ndjson":"rest.RecordInput","application/octet-stream":"binary","text/plain":"text","application/vnd.kafka.record-batches":"binary"},"response":{"200":{"application/x-ndjson":"rest.ProduceLine"}}}
 //	@x-errors		["unknown-topic","unknown-partition","record-too-large","invalid-timestamp","corrupt-batch","invalid-record","unsupported-compression","offset-mismatch","fenced","out-of-order-sequence","unknown-producer","invalid-transaction-state","leader-unavailable","not-enough-replicas","not-enough-replicas-after-append","storage-full","storage-error","timeout"]
-func (a *API) produceRecords(c *Call) error { return a.produce(c, nil) }
+func (a *API) produceRecords(c *route.Call) error { return a.produce(c, nil) }
 
 // producePartition stores records in one partition.
 //
@@ -140,25 +141,15 @@ func (a *API) produceRecords(c *Call) error { return a.produce(c, nil) }
 //	@Router			/v1/topics/{topic}/partitions/{partition}/records [post]
 //	@x-content		{"request":{"application/x-ndjson":"rest.RecordInput","application/octet-stream":"binary","text/plain":"text","application/vnd.kafka.record-batches":"binary"},"response":{"200":{"application/x-ndjson":"rest.ProduceLine"}}}
 //	@x-errors		["unknown-topic","unknown-partition","record-too-large","invalid-timestamp","corrupt-batch","invalid-record","unsupported-compression","offset-mismatch","fenced","out-of-order-sequence","unknown-producer","invalid-transaction-state","leader-unavailable","not-enough-replicas","not-enough-replicas-after-append","storage-full","storage-error","timeout"]
-func (a *API) producePartition(c *Call) error {
-	p, err := c.pathPartition()
+func (a *API) producePartition(c *route.Call) error {
+	p, err := c.PathPartition()
 	if err != nil {
 		return err
 	}
 	return a.produce(c, &p)
 }
 
-// pathPartition reads the partition of the path; a number below 0 or none is a 422.
-func (c *Call) pathPartition() (model.PartitionID, error) {
-	s := c.PathValue("partition")
-	n, err := strconv.ParseInt(s, 10, 32)
-	if err != nil || n < 0 {
-		return 0, model.Invalid("path:partition", "a partition is a whole number from 0, not %q", s)
-	}
-	return model.PartitionID(n), nil
-}
-
-func (a *API) produce(c *Call, path *model.PartitionID) error {
+func (a *API) produce(c *route.Call, path *model.PartitionID) error {
 	media, err := produceMedia(c)
 	if err != nil {
 		return err
@@ -178,20 +169,20 @@ func (a *API) produce(c *Call, path *model.PartitionID) error {
 	if err := checkProduceParameters(c, media); err != nil {
 		return err
 	}
-	if s.req.Sequence, err = c.sequence(); err != nil {
+	if s.req.Sequence, err = sequence(c); err != nil {
 		return err
 	}
-	if s.req.Expected, err = c.expectedOffset(); err != nil {
+	if s.req.Expected, err = expectedOffset(c); err != nil {
 		return err
 	}
-	return c.readBody(func(body []byte) error {
+	return c.ReadBody(func(body []byte) error {
 		if media == mediaRaw {
 			if err := s.rawRecord(c, body, path); err != nil {
 				return err
 			}
 			return a.submit(c, s)
 		}
-		if err := c.hold.Grow(recordjson.Footprint(body)); err != nil {
+		if err := c.Grow(recordjson.Footprint(body)); err != nil {
 			return err
 		}
 		r := requests.Get()
@@ -223,9 +214,9 @@ const (
 
 // produceMedia tells JSON and lines of it from a raw body. Without a type, and for what
 // browsers' forms send, it asks the client to say what it means.
-func produceMedia(c *Call) (produceKind, error) {
+func produceMedia(c *route.Call) (produceKind, error) {
 	ct := c.Request.Header.Get("Content-Type")
-	if ct == jsonOnly[0] {
+	if ct == route.JSONOnly[0] {
 		return mediaJSON, nil
 	}
 	mt, params, err := mime.ParseMediaType(ct)
@@ -234,24 +225,30 @@ func produceMedia(c *Call) (produceKind, error) {
 		return 0, model.Errorf(model.UnsupportedMediaType, "a Content-Type is needed: application/json for records, application/x-ndjson for one a line, any other, such as application/octet-stream, for one record's value")
 	case mt == "application/x-www-form-urlencoded" || strings.HasPrefix(mt, "multipart/"):
 		return 0, model.Errorf(model.UnsupportedMediaType, "%s is not taken as a record; with curl, give -H 'Content-Type: application/json', or another type for one record's value", mt)
-	case mt == jsonOnly[0]:
-		return mediaJSON, requireJSON(c.Request.Header)
+	case mt == route.JSONOnly[0]:
+		return mediaJSON, route.RequireJSON(c.Request.Header)
 	case mt == ndjson:
-		return mediaLines, requireUTF8(params)
+		return mediaLines, route.RequireUTF8(params)
 	case mt == batchMedia:
 		return mediaBatches, nil
 	}
 	return mediaRaw, nil
 }
 
+// checkProduceType refuses a body of a type that produceMedia does not know.
+func checkProduceType(c *route.Call) error {
+	_, err := produceMedia(c)
+	return err
+}
+
 // rawParameters are those that only a raw body knows.
 var rawParameters = []string{"key", "key_encoding", "partition", "timestamp", "null"}
 
-func checkProduceParameters(c *Call, media produceKind) error {
-	if len(c.query) == 0 {
+func checkProduceParameters(c *route.Call, media produceKind) error {
+	if len(c.Query()) == 0 {
 		return nil
 	}
-	if media != mediaLines && c.query.Has("results") {
+	if media != mediaLines && c.Query().Has("results") {
 		return model.Invalid("query:results", "results belongs to a body of %s", ndjson)
 	}
 	if media == mediaRaw {
@@ -259,7 +256,7 @@ func checkProduceParameters(c *Call, media produceKind) error {
 	}
 	for _, name := range rawParameters {
 		switch {
-		case !c.query.Has(name) || media == mediaBatches && name == "partition":
+		case !c.Query().Has(name) || media == mediaBatches && name == "partition":
 		case media == mediaBatches:
 			return model.Invalid("query:"+name, "%s belongs to a raw body; record batches say it of each record", name)
 		default:
@@ -269,9 +266,9 @@ func checkProduceParameters(c *Call, media produceKind) error {
 	return nil
 }
 
-func produceLevel(c *Call) (partition.Acks, time.Duration, error) {
+func produceLevel(c *route.Call) (partition.Acks, time.Duration, error) {
 	acks := partition.AcksAll
-	switch s, ok := c.only("acks"); {
+	switch s, ok := c.Only("acks"); {
 	case !ok || s == "all" || s == "-1":
 	case s == "leader" || s == "1":
 		acks = partition.AcksLeader
@@ -280,7 +277,7 @@ func produceLevel(c *Call) (partition.Acks, time.Duration, error) {
 	default:
 		return 0, 0, model.Invalid("query:acks", "acks is all, leader or none, not %q", s)
 	}
-	ms, err := c.queryInt("timeout_ms", intRange{30_000, 1, 600_000})
+	ms, err := c.QueryInt("timeout_ms", route.IntRange{Def: 30_000, Min: 1, Max: 600_000})
 	return acks, time.Duration(ms) * time.Millisecond, err
 }
 
@@ -319,7 +316,7 @@ func FromJSON(recs []recordjson.Rec, records []record.Record, routing []broker.R
 	return records, routing
 }
 
-func (a *API) submit(c *Call, s *produceScratch) error {
+func (a *API) submit(c *route.Call, s *produceScratch) error {
 	s.req.Records, s.req.Routing = s.records, s.routing
 	var failure error
 	err := a.broker.Produce(c.Request.Context(), c.Caller(), &s.req, func(res *broker.ProduceResult) {
@@ -333,7 +330,7 @@ func (a *API) submit(c *Call, s *produceScratch) error {
 
 var acksNames = map[partition.Acks][]string{partition.AcksAll: {"all"}, partition.AcksLeader: {"leader"}, partition.AcksNone: {"none"}}
 
-func (a *API) answerProduce(c *Call, s *produceScratch, res *broker.ProduceResult) error {
+func (a *API) answerProduce(c *route.Call, s *produceScratch, res *broker.ProduceResult) error {
 	c.Writer.Header()["Tidewire-Acks"] = acksNames[s.req.Acks]
 	if res.Warning != "" {
 		c.Header("Tidewire-Warning", res.Warning)
@@ -347,12 +344,12 @@ func (a *API) answerProduce(c *Call, s *produceScratch, res *broker.ProduceResul
 		return c.JSON(http.StatusAccepted, Accepted{len(res.Results)})
 	}
 	b := append(s.answer[:0], `{"results":`...)
-	b, status, err := AppendResults(b, &s.results, res.Results, c.occurrence())
+	b, status, err := AppendResults(b, &s.results, res.Results, c.Occurrence())
 	if err != nil {
 		return err
 	}
 	s.answer = append(b, "}\n"...)
-	c.bytes(status, "application/json", s.answer)
+	c.Bytes(status, "application/json", s.answer)
 	return nil
 }
 

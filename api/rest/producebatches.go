@@ -3,13 +3,14 @@ package rest
 import (
 	"net/http"
 
+	"tidewire/api/route"
 	"tidewire/broker"
 	"tidewire/broker/partition"
 	"tidewire/internal/model"
 )
 
 // produceBatches stores record batches that the client has made, in one partition.
-func (a *API) produceBatches(c *Call, path *model.PartitionID) error {
+func (a *API) produceBatches(c *route.Call, path *model.PartitionID) error {
 	req := broker.BatchRequest{Topic: c.PathValue("topic")}
 	var err error
 	if req.Acks, req.Timeout, err = produceLevel(c); err != nil {
@@ -25,11 +26,11 @@ func (a *API) produceBatches(c *Call, path *model.PartitionID) error {
 	if !to.HasPartition {
 		return model.Invalid("query:partition", "record batches are for one partition: give partition, or use the address of a partition")
 	}
-	if req.Expected, err = c.expectedOffset(); err != nil {
+	if req.Expected, err = expectedOffset(c); err != nil {
 		return err
 	}
 	req.Partition, req.Timestamps = to.Partition, req.Acks != partition.AcksNone
-	return c.readBody(func(body []byte) error {
+	return c.ReadBody(func(body []byte) error {
 		req.Batches = body
 		return a.broker.ProduceBatches(c.Request.Context(), c.Caller(), &req, func(res *broker.BatchResult) {
 			a.answerBatches(c, &req, res)
@@ -38,7 +39,7 @@ func (a *API) produceBatches(c *Call, path *model.PartitionID) error {
 }
 
 // checkBatchParameters refuses what would say again, or otherwise, what batches say.
-func checkBatchParameters(c *Call) error {
+func checkBatchParameters(c *route.Call) error {
 	if err := checkProduceParameters(c, mediaBatches); err != nil {
 		return err
 	}
@@ -58,7 +59,7 @@ func checkBatchParameters(c *Call) error {
 // each of very many records is never in memory as a whole.
 const answerPiece = 256 << 10
 
-func (a *API) answerBatches(c *Call, req *broker.BatchRequest, res *broker.BatchResult) {
+func (a *API) answerBatches(c *route.Call, req *broker.BatchRequest, res *broker.BatchResult) {
 	c.Writer.Header()["Tidewire-Acks"] = acksNames[req.Acks]
 	if res.Warning != "" {
 		c.Header("Tidewire-Warning", res.Warning)
@@ -81,24 +82,24 @@ func (a *API) answerBatches(c *Call, req *broker.BatchRequest, res *broker.Batch
 		}
 		b = s.results.Append(b, res.Partition, res.Base+model.Offset(i), ts)
 		if len(b) >= answerPiece {
-			c.piece(&begun, b)
+			sendPiece(c, &begun, b)
 			b = b[:0]
 		}
 	}
 	s.answer = append(b, "]}\n"...)
 	if begun {
-		c.piece(&begun, s.answer)
+		sendPiece(c, &begun, s.answer)
 		return
 	}
-	c.bytes(http.StatusOK, jsonOnly[0], s.answer)
+	c.Bytes(http.StatusOK, route.JSONOnly[0], s.answer)
 }
 
-// piece sends a part of a JSON answer of unknown length.
-func (c *Call) piece(begun *bool, b []byte) {
+// sendPiece sends a part of a JSON answer of unknown length.
+func sendPiece(c *route.Call, begun *bool, b []byte) {
 	if !*begun {
 		*begun = true
 		h := c.Writer.Header()
-		h["Content-Type"], h["Cache-Control"] = jsonOnly, noStore
+		h["Content-Type"], h["Cache-Control"] = route.JSONOnly, route.NoStore
 		c.Writer.WriteHeader(http.StatusOK)
 	}
 	_, _ = c.Writer.Write(b) // the client may be gone

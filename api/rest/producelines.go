@@ -5,6 +5,7 @@ import (
 
 	"tidewire/api/lines"
 	"tidewire/api/problem"
+	"tidewire/api/route"
 	"tidewire/internal/model"
 )
 
@@ -47,7 +48,7 @@ var resultsNames = map[string]lines.Results{"errors": lines.Errors, "all": lines
 
 // produceLines stores records that come one a line. What is known before the first line is
 // a usual problem; then the status is 200.
-func (a *API) produceLines(c *Call, path *model.PartitionID) error {
+func (a *API) produceLines(c *route.Call, path *model.PartitionID) error {
 	acks, timeout, err := produceLevel(c)
 	if err != nil {
 		return err
@@ -58,7 +59,7 @@ func (a *API) produceLines(c *Call, path *model.PartitionID) error {
 	if err := notForLines(c); err != nil {
 		return err
 	}
-	name, given := c.only("results")
+	name, given := c.Only("results")
 	results, known := resultsNames[name]
 	if given && !known {
 		return model.Invalid("query:results", "results is errors, all or none, not %q", name)
@@ -75,10 +76,10 @@ func (a *API) produceLines(c *Call, path *model.PartitionID) error {
 	}
 	h := c.Writer.Header()
 	h["Tidewire-Acks"] = acksNames[acks]
-	h["Cache-Control"] = noStore
+	h["Cache-Control"] = route.NoStore
 	return lines.Serve(c.Request.Context(), lines.Config{
 		Producer: p, Acks: acks, Timeout: timeout, Results: results, Partition: path,
-		Body: c.Request.Body, Out: c.Writer, Control: http.NewResponseController(c.Writer), At: c.occurrence(),
+		Body: c.Request.Body, Out: c.Writer, Control: http.NewResponseController(c.Writer), At: c.Occurrence(),
 		Budget: a.inflight, Expires: c.Principal.ExpiresAt, Now: a.now, Draining: a.broker.Draining(),
 	})
 }

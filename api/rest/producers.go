@@ -3,8 +3,8 @@ package rest
 import (
 	"math"
 	"net/http"
-	"strconv"
 
+	"tidewire/api/route"
 	"tidewire/broker/partition"
 	"tidewire/internal/model"
 )
@@ -24,7 +24,7 @@ type ProducerView struct {
 //	@Success		200	{object}	ProducerView
 //	@Router			/v1/producers [post]
 //	@x-errors		["quorum-unavailable","commit-unknown"]
-func (a *API) createProducer(c *Call) error {
+func (a *API) createProducer(c *route.Call) error {
 	id, err := a.broker.NewProducerID(c.Request.Context(), c.Caller())
 	if err != nil {
 		return err
@@ -42,25 +42,9 @@ const (
 	expectedHeader = "Tidewire-Expected-Offset"
 )
 
-// headerInt reads a whole number from 0 to max; nil where the header is not there.
-func (c *Call) headerInt(name string, most int64) (*int64, error) {
-	given := c.Request.Header[name]
-	switch len(given) {
-	case 0:
-		return nil, nil
-	case 1:
-		if n, err := strconv.ParseInt(given[0], 10, 64); err == nil && n >= 0 && n <= most {
-			return &n, nil
-		}
-	default:
-		return nil, model.Invalid("header:"+name, "%s is given more than once", name)
-	}
-	return nil, model.Invalid("header:"+name, "%s must be a whole number from 0 to %d, not %q", name, most, given[0])
-}
-
 // expectedOffset reads the log end that a write wants; nil for none.
-func (c *Call) expectedOffset() (*model.Offset, error) {
-	n, err := c.headerInt(expectedHeader, math.MaxInt64)
+func expectedOffset(c *route.Call) (*model.Offset, error) {
+	n, err := c.HeaderInt(expectedHeader, math.MaxInt64)
 	if n == nil {
 		return nil, err
 	}
@@ -69,20 +53,20 @@ func (c *Call) expectedOffset() (*model.Offset, error) {
 
 // sequence reads where a producer's records stand; nil for none. Its three headers go
 // together.
-func (c *Call) sequence() (*partition.Sequence, error) {
-	id, err := c.headerInt(producerIDHeader, math.MaxInt64)
+func sequence(c *route.Call) (*partition.Sequence, error) {
+	id, err := c.HeaderInt(producerIDHeader, math.MaxInt64)
 	if err != nil {
 		return nil, err
 	}
-	epoch, err := c.headerInt(producerEpochHeader, math.MaxInt16)
+	epoch, err := c.HeaderInt(producerEpochHeader, math.MaxInt16)
 	if err != nil {
 		return nil, err
 	}
-	first, err := c.headerInt(sequenceHeader, math.MaxInt32)
+	first, err := c.HeaderInt(sequenceHeader, math.MaxInt32)
 	if err != nil {
 		return nil, err
 	}
-	alias, err := c.headerInt(sequenceAlias, math.MaxInt32)
+	alias, err := c.HeaderInt(sequenceAlias, math.MaxInt32)
 	switch {
 	case err != nil:
 		return nil, err
@@ -104,7 +88,7 @@ func (c *Call) sequence() (*partition.Sequence, error) {
 }
 
 // notForLines refuses, for a body of lines, the headers that are about one batch.
-func notForLines(c *Call) error {
+func notForLines(c *route.Call) error {
 	for _, name := range []string{expectedHeader, producerIDHeader, producerEpochHeader, sequenceHeader, sequenceAlias} {
 		if len(c.Request.Header[name]) > 0 {
 			return model.Invalid("header:"+name, "%s is about one batch; a body of lines becomes many", name)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"tidewire/api/route"
 	"tidewire/broker"
 	"tidewire/internal/model"
 	"tidewire/storage/record"
@@ -20,7 +21,7 @@ const (
 
 // rawRecord makes the one record whose value is the whole body, with its key, headers,
 // partition and timestamp from the query and the request's headers.
-func (s *produceScratch) rawRecord(c *Call, body []byte, path *model.PartitionID) error {
+func (s *produceScratch) rawRecord(c *route.Call, body []byte, path *model.PartitionID) error {
 	rec := record.Record{Timestamp: broker.NoTimestamp, Value: body}
 	if rec.Value == nil {
 		rec.Value = []byte{}
@@ -30,7 +31,7 @@ func (s *produceScratch) rawRecord(c *Call, body []byte, path *model.PartitionID
 	if rec.Key, err = rawKey(c); err != nil {
 		return err
 	}
-	if v, ok := c.only("null"); ok {
+	if v, ok := c.Only("null"); ok {
 		switch {
 		case v != "value":
 			return model.Invalid("query:null", "null takes the word value, not %q", v)
@@ -39,7 +40,7 @@ func (s *produceScratch) rawRecord(c *Call, body []byte, path *model.PartitionID
 		}
 		rec.Value = nil
 	}
-	if c.query.Has("timestamp") {
+	if c.Query().Has("timestamp") {
 		if rec.Timestamp, err = rawTimestamp(c); err != nil {
 			return err
 		}
@@ -55,8 +56,8 @@ func (s *produceScratch) rawRecord(c *Call, body []byte, path *model.PartitionID
 	return nil
 }
 
-func rawTimestamp(c *Call) (int64, error) {
-	s, _ := c.only("timestamp")
+func rawTimestamp(c *route.Call) (int64, error) {
+	s, _ := c.Only("timestamp")
 	ts, err := strconv.ParseInt(s, 10, 64)
 	switch {
 	case err != nil:
@@ -69,15 +70,15 @@ func rawTimestamp(c *Call) (int64, error) {
 	return ts, nil
 }
 
-func rawPartition(c *Call, path *model.PartitionID) (broker.Routing, error) {
+func rawPartition(c *route.Call, path *model.PartitionID) (broker.Routing, error) {
 	var to broker.Routing
 	if path != nil {
 		to.Partition, to.HasPartition = *path, true
 	}
-	if !c.query.Has("partition") {
+	if !c.Query().Has("partition") {
 		return to, nil
 	}
-	n, err := c.queryInt("partition", intRange{0, 0, 1<<31 - 1})
+	n, err := c.QueryInt("partition", route.IntRange{Def: 0, Min: 0, Max: 1<<31 - 1})
 	if err != nil {
 		return to, err
 	}
@@ -89,10 +90,10 @@ func rawPartition(c *Call, path *model.PartitionID) (broker.Routing, error) {
 }
 
 // rawKey takes the key from the query or the header; giving both is refused.
-func rawKey(c *Call) ([]byte, error) {
-	q, inQuery := c.only("key")
+func rawKey(c *route.Call) ([]byte, error) {
+	q, inQuery := c.Only("key")
 	h, inHeader := c.Request.Header[keyHeader]
-	enc, encoded := c.only("key_encoding")
+	enc, encoded := c.Only("key_encoding")
 	switch {
 	case inQuery && inHeader:
 		return nil, model.Invalid("query:key", "the key is given twice, as key and as %s", keyHeader)

@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"tidewire/api/recordjson"
+	"tidewire/api/route"
 	"tidewire/broker"
 	"tidewire/internal/model"
 	"tidewire/storage/record"
@@ -33,10 +34,10 @@ var (
 //	@Router			/v1/topics/{topic}/partitions/{partition}/records/{offset} [get]
 //	@x-content		{"response":{"200":{"application/octet-stream":"binary"}}}
 //	@x-errors		["unknown-topic","unknown-partition","not-found","offset-out-of-range","rate-limited","leader-unavailable","storage-error"]
-func (a *API) getRecord(c *Call) error {
+func (a *API) getRecord(c *route.Call) error {
 	req := &broker.FetchRequest{Topic: c.PathValue("topic"), MaxRecords: 1, MaxBytes: 1, MinBytes: 1}
 	var err error
-	if req.Partition, err = c.pathPartition(); err != nil {
+	if req.Partition, err = c.PathPartition(); err != nil {
 		return err
 	}
 	offset, err := strconv.ParseInt(c.PathValue("offset"), 10, 64)
@@ -57,14 +58,14 @@ func (a *API) getRecord(c *Call) error {
 			return
 		}
 		found = true
-		c.stall()
-		defer c.taken()
-		if c.media() == mediaBytes {
-			c.value(r.Value)
+		c.Stall()
+		defer c.Taken()
+		if c.Media() == mediaBytes {
+			answerValue(c, r.Value)
 			return
 		}
 		meta := recordjson.Meta{Topic: req.Topic, Partition: req.Partition, LogAppendTime: logAppendTime}
-		c.bytes(http.StatusOK, jsonOnly[0], append(recordjson.AppendRecord(nil, &meta, r, enc), '\n'))
+		c.Bytes(http.StatusOK, route.JSONOnly[0], append(recordjson.AppendRecord(nil, &meta, r, enc), '\n'))
 	})
 	if err == nil && !found {
 		err = model.Errorf(model.NotFound, "offset %d of partition %d of %q holds no record that can be read", offset, req.Partition, req.Topic)
@@ -72,12 +73,12 @@ func (a *API) getRecord(c *Call) error {
 	return err
 }
 
-// value answers with a record's value as it is.
-func (c *Call) value(v []byte) {
+// answerValue answers with a record's value as it is.
+func answerValue(c *route.Call, v []byte) {
 	if v == nil {
-		c.Writer.Header()["Cache-Control"] = noStore
+		c.Writer.Header()["Cache-Control"] = route.NoStore
 		c.Writer.WriteHeader(http.StatusNoContent)
 		return
 	}
-	c.bytes(http.StatusOK, mediaBytes, v)
+	c.Bytes(http.StatusOK, mediaBytes, v)
 }

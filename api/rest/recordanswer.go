@@ -6,17 +6,13 @@ import (
 	"net/http"
 	"strconv"
 	"sync"
-	"time"
 
 	"tidewire/api/problem"
 	"tidewire/api/recordjson"
+	"tidewire/api/route"
 	"tidewire/broker"
 	"tidewire/storage/record"
 )
-
-// stallTimeout is how long a client may take none of an answer that is being streamed before
-// it is cut off: files and memory are held for it.
-const stallTimeout = 30 * time.Second
 
 // flushBytes is how much of an answer is gathered before it is written.
 const flushBytes = 64 << 10
@@ -32,7 +28,8 @@ const maxPooledAnswer = 1 << 20
 // written is a usual problem; later it is the last line of NDJSON, and cuts a JSON document
 // off, so that nobody takes it for whole.
 type recordAnswer struct {
-	c     *Call
+	a     *API
+	c     *route.Call
 	lines bool
 	ctx   context.Context // ends when the client is gone
 	stop  context.CancelCauseFunc
@@ -44,9 +41,9 @@ type recordAnswer struct {
 	err   error
 }
 
-func newRecordAnswer(c *Call, media string) *recordAnswer {
+func newRecordAnswer(a *API, c *route.Call, media string) *recordAnswer {
 	ctx, stop := context.WithCancelCause(c.Request.Context())
-	return &recordAnswer{c: c, lines: media == ndjson, ctx: ctx, stop: stop}
+	return &recordAnswer{a: a, c: c, lines: media == ndjson, ctx: ctx, stop: stop}
 }
 
 // take gets the buffer.
@@ -98,10 +95,10 @@ func (o *recordAnswer) flush() {
 		o.begun = true
 		h := o.c.Writer.Header()
 		h["Content-Type"] = []string{o.media()}
-		h["Cache-Control"] = noStore
+		h["Cache-Control"] = route.NoStore
 		o.c.Writer.WriteHeader(http.StatusOK)
 	}
-	o.c.stall()
+	o.c.Stall()
 	if _, err := o.c.Writer.Write(o.b); err != nil {
 		o.err = err
 		o.stop(err)
@@ -113,7 +110,7 @@ func (o *recordAnswer) media() string {
 	if o.lines {
 		return ndjson
 	}
-	return jsonOnly[0]
+	return route.JSONOnly[0]
 }
 
 // end closes the answer of a read that ended so.
@@ -139,15 +136,15 @@ func (o *recordAnswer) end(info *broker.FetchInfo, err error) error {
 	}
 	if o.begun {
 		o.flush()
-		o.c.taken()
+		o.c.Taken()
 		return nil
 	}
-	o.c.bytes(http.StatusOK, o.media(), o.b)
+	o.c.Bytes(http.StatusOK, o.media(), o.b)
 	return nil
 }
 
 func (o *recordAnswer) appendProblem(err error) ([]byte, error) {
-	p, jerr := json.Marshal(problem.Of(err, o.c.occurrence()))
+	p, jerr := json.Marshal(problem.Of(err, o.c.Occurrence()))
 	if jerr != nil {
 		return o.b, jerr
 	}
@@ -156,7 +153,7 @@ func (o *recordAnswer) appendProblem(err error) ([]byte, error) {
 
 func (o *recordAnswer) reason(info *broker.FetchInfo) string {
 	select {
-	case <-o.c.api.broker.Draining():
+	case <-o.a.broker.Draining():
 		if info.End != broker.AtLimit {
 			return "node-stopping"
 		}
@@ -176,18 +173,4 @@ func appendOffsets(b []byte, info *broker.FetchInfo) []byte {
 	b = strconv.AppendInt(append(b, `,"high_watermark":`...), int64(info.HighWatermark), 10)
 	b = strconv.AppendInt(append(b, `,"last_stable_offset":`...), int64(info.LastStable), 10)
 	return strconv.AppendInt(append(b, `,"log_start_offset":`...), int64(info.LogStart), 10)
-}
-
-// taken ends what stall began, once the client has taken what was written: the deadline must
-// not meet the connection's next answer.
-func (c *Call) taken() {
-	rc := http.NewResponseController(c.Writer)
-	_ = rc.Flush()                       // a client that is gone was noticed before, or soon is
-	_ = rc.SetWriteDeadline(time.Time{}) // as in stall
-}
-
-// stall gives the client stallTimeout from now on to take what is written.
-func (c *Call) stall() {
-	// A writer without deadlines belongs to a test that has no connection.
-	_ = http.NewResponseController(c.Writer).SetWriteDeadline(time.Now().Add(stallTimeout))
 }

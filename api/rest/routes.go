@@ -4,11 +4,13 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+
+	"tidewire/api/route"
 )
 
 // Routes is the table of all documented endpoints under REST, those not built yet
 // included.
-func (a *API) Routes() []*Route {
+func (a *API) Routes() []*route.Route {
 	return slices.Concat(a.authRoutes(), a.userRoutes(), a.topicRoutes(), a.recordRoutes(), a.clusterRoutes(),
 		a.processRoutes(), unbuiltRoutes())
 }
@@ -20,16 +22,16 @@ const (
 	remove = http.MethodDelete
 )
 
-func (a *API) authRoutes() []*Route {
-	return []*Route{
-		{Method: post, Path: "/v1/auth/login", ID: "login", Public: true, Body: JSON, Query: []string{"session"}, Handle: a.login},
-		{Method: post, Path: "/v1/auth/refresh", ID: "refresh", Public: true, Body: JSON, Handle: a.refresh},
+func (a *API) authRoutes() []*route.Route {
+	return []*route.Route{
+		{Method: post, Path: "/v1/auth/login", ID: "login", Public: true, Body: route.JSON, Query: []string{"session"}, Handle: a.login},
+		{Method: post, Path: "/v1/auth/refresh", ID: "refresh", Public: true, Body: route.JSON, Handle: a.refresh},
 		{Method: post, Path: "/v1/auth/logout", ID: "logout", Needs: "own session", Handle: a.logout},
 		{Method: post, Path: "/v1/auth/tickets", ID: "createTicket", Needs: "own session or token", Handle: a.createTicket},
 		{Method: get, Path: "/v1/auth/me", ID: "me", Needs: "own account", Handle: a.me},
 		{Method: get, Path: "/.well-known/jwks.json", ID: "jwks", Public: true, Handle: a.jwks},
 		{Method: get, Path: "/v1/setup", ID: "setupState", Public: true, Handle: a.setupState},
-		{Method: post, Path: "/v1/setup", ID: "setup", Public: true, Needs: "the setup token", Body: JSON, Handle: a.setup},
+		{Method: post, Path: "/v1/setup", ID: "setup", Public: true, Needs: "the setup token", Body: route.JSON, Handle: a.setup},
 	}
 }
 
@@ -38,51 +40,51 @@ const (
 	ownOrAdmins = "own account, or " + admins + "; no token with scopes"
 )
 
-func (a *API) userRoutes() []*Route {
-	return []*Route{
-		{Method: get, Path: "/v1/users", ID: "listUsers", Needs: admins, Query: listQuery, Handle: a.listUsers},
-		{Method: post, Path: "/v1/users", ID: "createUser", Needs: admins, Body: JSON, Handle: a.createUser},
+func (a *API) userRoutes() []*route.Route {
+	return []*route.Route{
+		{Method: get, Path: "/v1/users", ID: "listUsers", Needs: admins, Query: route.ListQuery, Handle: a.listUsers},
+		{Method: post, Path: "/v1/users", ID: "createUser", Needs: admins, Body: route.JSON, Handle: a.createUser},
 		{Method: get, Path: "/v1/users/{username}", ID: "getUser", Needs: admins, Handle: a.getUser},
-		{Method: patch, Path: "/v1/users/{username}", ID: "updateUser", Needs: admins, Body: JSON, Handle: a.updateUser},
+		{Method: patch, Path: "/v1/users/{username}", ID: "updateUser", Needs: admins, Body: route.JSON, Handle: a.updateUser},
 		{Method: remove, Path: "/v1/users/{username}", ID: "deleteUser", Needs: admins, Query: []string{"dry_run"}, Handle: a.deleteUser},
-		{Method: post, Path: "/v1/users/{username}/set-password", ID: "setPassword", Needs: "own account with current_password, or " + admins, Body: JSON, Handle: a.setPassword},
-		{Method: get, Path: "/v1/users/{username}/tokens", ID: "listTokens", Needs: ownOrAdmins, Query: listQuery, Handle: a.listTokens},
-		{Method: post, Path: "/v1/users/{username}/tokens", ID: "createToken", Needs: ownOrAdmins, Body: JSON, Handle: a.createToken},
+		{Method: post, Path: "/v1/users/{username}/set-password", ID: "setPassword", Needs: "own account with current_password, or " + admins, Body: route.JSON, Handle: a.setPassword},
+		{Method: get, Path: "/v1/users/{username}/tokens", ID: "listTokens", Needs: ownOrAdmins, Query: route.ListQuery, Handle: a.listTokens},
+		{Method: post, Path: "/v1/users/{username}/tokens", ID: "createToken", Needs: ownOrAdmins, Body: route.JSON, Handle: a.createToken},
 		{Method: remove, Path: "/v1/users/{username}/tokens/{id}", ID: "deleteToken", Needs: ownOrAdmins, Handle: a.deleteToken},
-		{Method: get, Path: "/v1/acls", ID: "listACLs", Needs: admins, Query: slices.Concat(listQuery, aclFields), Handle: a.listACLs},
-		{Method: post, Path: "/v1/acls", ID: "createACL", Needs: admins, Body: JSON, Handle: a.createACL},
+		{Method: get, Path: "/v1/acls", ID: "listACLs", Needs: admins, Query: slices.Concat(route.ListQuery, aclFields), Handle: a.listACLs},
+		{Method: post, Path: "/v1/acls", ID: "createACL", Needs: admins, Body: route.JSON, Handle: a.createACL},
 		{Method: remove, Path: "/v1/acls", ID: "deleteACLs", Needs: admins, Query: slices.Concat(aclFields, []string{"dry_run"}), Handle: a.deleteACLs},
-		{Method: post, Path: "/v1/acls/check", ID: "checkACL", Needs: admins, Body: JSON, Handle: a.checkACL},
+		{Method: post, Path: "/v1/acls/check", ID: "checkACL", Needs: admins, Body: route.JSON, Handle: a.checkACL},
 	}
 }
 
-func (a *API) topicRoutes() []*Route {
+func (a *API) topicRoutes() []*route.Route {
 	const one = "/v1/topics/{topic}"
-	return []*Route{
-		{Method: get, Path: "/v1/topics", ID: "listTopics", Needs: "describe topic, each listed", Query: slices.Concat(listQuery, []string{"internal"}), Handle: a.listTopics},
-		{Method: post, Path: "/v1/topics", ID: "createTopic", Needs: "create topic or create cluster", Body: JSON, Handle: a.createTopic},
+	return []*route.Route{
+		{Method: get, Path: "/v1/topics", ID: "listTopics", Needs: "describe topic, each listed", Query: slices.Concat(route.ListQuery, []string{"internal"}), Handle: a.listTopics},
+		{Method: post, Path: "/v1/topics", ID: "createTopic", Needs: "create topic or create cluster", Body: route.JSON, Handle: a.createTopic},
 		{Method: get, Path: one, ID: "getTopic", Needs: "describe topic", Handle: a.getTopic},
-		{Method: patch, Path: one, ID: "updateTopic", Needs: "alter topic", Body: JSON, Query: []string{"dry_run"}, Handle: a.updateTopic},
+		{Method: patch, Path: one, ID: "updateTopic", Needs: "alter topic", Body: route.JSON, Query: []string{"dry_run"}, Handle: a.updateTopic},
 		{Method: remove, Path: one, ID: "deleteTopic", Needs: "delete topic", Query: []string{"dry_run"}, Handle: a.deleteTopic},
 		{Method: get, Path: one + "/config", ID: "getTopicConfig", Needs: "describe-configs topic", Handle: a.getTopicConfig},
-		{Method: patch, Path: one + "/config", ID: "updateTopicConfig", Needs: "alter-configs topic", Body: JSON, Handle: a.updateTopicConfig},
-		{Method: post, Path: one + "/delete-records", ID: "deleteRecords", Needs: "delete topic", Body: JSON, Handle: a.deleteRecords},
+		{Method: patch, Path: one + "/config", ID: "updateTopicConfig", Needs: "alter-configs topic", Body: route.JSON, Handle: a.updateTopicConfig},
+		{Method: post, Path: one + "/delete-records", ID: "deleteRecords", Needs: "delete topic", Body: route.JSON, Handle: a.deleteRecords},
 		{Method: get, Path: one + "/offsets", ID: "topicOffsets", Needs: "describe topic", Query: []string{"timestamp"}, Handle: a.topicOffsets},
-		{Method: get, Path: one + "/access", ID: "topicAccess", Needs: admins, Query: listQuery, Handle: a.topicAccess},
+		{Method: get, Path: one + "/access", ID: "topicAccess", Needs: admins, Query: route.ListQuery, Handle: a.topicAccess},
 	}
 }
 
 // producing headers that belong to idempotence and transactions.
-var unbuiltProduce = Unbuilt{
+var unbuiltProduce = route.Unbuilt{
 	Headers: []string{"Idempotency-Key", "Tidewire-Transaction"},
 }
 
-func (a *API) recordRoutes() []*Route {
+func (a *API) recordRoutes() []*route.Route {
 	const one = "/v1/topics/{topic}/partitions/{partition}/records"
 	raw := slices.Concat([]string{"acks", "timeout_ms", "results"}, rawParameters)
-	return []*Route{
-		{Method: post, Path: "/v1/topics/{topic}/records", ID: "produce", Needs: "write topic", Body: RawBody, MaxBody: maxProduceBody, Endless: ndjson, Records: true, Query: raw, Handle: a.produceRecords, Unbuilt: unbuiltProduce},
-		{Method: post, Path: one, ID: "producePartition", Needs: "write topic", Body: RawBody, MaxBody: maxProduceBody, Endless: ndjson, Records: true, Query: raw, Handle: a.producePartition, Unbuilt: unbuiltProduce},
+	return []*route.Route{
+		{Method: post, Path: "/v1/topics/{topic}/records", ID: "produce", Needs: "write topic", Body: route.RawBody, Content: checkProduceType, MaxBody: maxProduceBody, Endless: ndjson, Records: true, Query: raw, Handle: a.produceRecords, Unbuilt: unbuiltProduce},
+		{Method: post, Path: one, ID: "producePartition", Needs: "write topic", Body: route.RawBody, Content: checkProduceType, MaxBody: maxProduceBody, Endless: ndjson, Records: true, Query: raw, Handle: a.producePartition, Unbuilt: unbuiltProduce},
 		{Method: post, Path: "/v1/producers", ID: "createProducer", Needs: "idempotent-write cluster, or write to any topic", Handle: a.createProducer},
 		{Method: get, Path: "/v1/topics/{topic}/records", ID: "browse", Needs: "read topic", Records: true, Query: browseQuery, Accept: browseAccept, Handle: a.browseRecords},
 		{Method: get, Path: one, ID: "fetch", Needs: "read topic", Records: true, Query: fetchQuery, Accept: fetchMedia, Handle: a.fetchRecords},
@@ -90,17 +92,17 @@ func (a *API) recordRoutes() []*Route {
 	}
 }
 
-func (a *API) clusterRoutes() []*Route {
-	return []*Route{
+func (a *API) clusterRoutes() []*route.Route {
+	return []*route.Route{
 		{Method: get, Path: "/v1/cluster", ID: "getCluster", Needs: "describe cluster", Handle: a.getCluster},
-		{Method: get, Path: "/v1/brokers", ID: "listBrokers", Needs: "describe cluster", Query: listQuery, Handle: a.listBrokers},
+		{Method: get, Path: "/v1/brokers", ID: "listBrokers", Needs: "describe cluster", Query: route.ListQuery, Handle: a.listBrokers},
 		{Method: get, Path: "/v1/brokers/{broker}", ID: "getBroker", Needs: "describe cluster", Handle: a.getBroker},
 		{Method: get, Path: "/v1/info", ID: "info", Needs: "any user", Handle: a.info},
 	}
 }
 
-func (a *API) processRoutes() []*Route {
-	return []*Route{
+func (a *API) processRoutes() []*route.Route {
+	return []*route.Route{
 		{Method: get, Path: "/healthz", ID: "healthz", Public: true, Handle: a.health},
 		{Method: get, Path: "/readyz", ID: "readyz", Public: true, Handle: a.ready},
 		{Method: get, Path: "/metrics", ID: "metrics", Needs: "describe cluster, unless --metrics-public or --dev", Public: a.metricsPublic, Accept: []string{"text/plain", "application/openmetrics-text"}, Handle: a.metrics},
@@ -116,8 +118,8 @@ var anything = []string{
 }
 
 // unbuiltRoutes are documented and answer 501.
-func unbuiltRoutes() []*Route {
-	var out []*Route
+func unbuiltRoutes() []*route.Route {
+	var out []*route.Route
 	for _, r := range []struct{ path, methods string }{
 		{"/v1/quotas", "GET"},
 		{"/v1/quotas/{username}", "GET PUT DELETE"},
@@ -156,7 +158,7 @@ func unbuiltRoutes() []*Route {
 		{"/v1/metrics/history", "GET"},
 	} {
 		for m := range strings.FieldsSeq(r.methods) {
-			out = append(out, &Route{Method: m, Path: r.path, Needs: "not built yet", Body: RawBody, MaxBody: maxProduceBody, Accept: anything})
+			out = append(out, &route.Route{Method: m, Path: r.path, Needs: "not built yet", Body: route.RawBody, MaxBody: maxProduceBody, Accept: anything})
 		}
 	}
 	return out

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"tidewire/api/route"
 	"tidewire/auth"
 	"tidewire/cluster/metadata"
 	"tidewire/internal/model"
@@ -31,9 +32,9 @@ type TokenView struct {
 	Name       string       `json:"name"`
 	Username   string       `json:"username"`
 	Scopes     []TokenScope `json:"scopes" extensions:"x-nullable"` // null: all of the user's rights
-	CreatedAt  *Time        `json:"created_at" swaggertype:"string" format:"date-time" extensions:"x-nullable"`
-	ExpiresAt  *Time        `json:"expires_at" swaggertype:"string" format:"date-time" extensions:"x-nullable"` // null: never
-	LastUsedAt *Time        `json:"last_used_at" swaggertype:"string" format:"date-time" extensions:"x-nullable"`
+	CreatedAt  *route.Time  `json:"created_at" swaggertype:"string" format:"date-time" extensions:"x-nullable"`
+	ExpiresAt  *route.Time  `json:"expires_at" swaggertype:"string" format:"date-time" extensions:"x-nullable"` // null: never
+	LastUsedAt *route.Time  `json:"last_used_at" swaggertype:"string" format:"date-time" extensions:"x-nullable"`
 	Actions    []string     `json:"actions"`
 	ETag       string       `json:"etag"`
 }
@@ -45,16 +46,16 @@ type TokenCreated struct {
 	Token      string       `json:"token"`
 	Username   string       `json:"username"`
 	Scopes     []TokenScope `json:"scopes" extensions:"x-nullable"`
-	CreatedAt  *Time        `json:"created_at" swaggertype:"string" format:"date-time" extensions:"x-nullable"`
-	ExpiresAt  *Time        `json:"expires_at" swaggertype:"string" format:"date-time" extensions:"x-nullable"`
-	LastUsedAt *Time        `json:"last_used_at" swaggertype:"string" format:"date-time" extensions:"x-nullable"`
+	CreatedAt  *route.Time  `json:"created_at" swaggertype:"string" format:"date-time" extensions:"x-nullable"`
+	ExpiresAt  *route.Time  `json:"expires_at" swaggertype:"string" format:"date-time" extensions:"x-nullable"`
+	LastUsedAt *route.Time  `json:"last_used_at" swaggertype:"string" format:"date-time" extensions:"x-nullable"`
 	Actions    []string     `json:"actions"`
 	ETag       string       `json:"etag"`
 }
 
 func (a *API) tokenView(k *metadata.APIToken) TokenView {
 	v := TokenView{
-		ID: k.ID, Name: k.Name, Username: k.User, CreatedAt: timeOfMillis(k.CreatedAt), ExpiresAt: timeOfMillis(k.ExpiresAt),
+		ID: k.ID, Name: k.Name, Username: k.User, CreatedAt: route.TimeOfMillis(k.CreatedAt), ExpiresAt: route.TimeOfMillis(k.ExpiresAt),
 		Actions: []string{"delete"}, ETag: string(k.ETag()),
 	}
 	if k.Scopes != nil {
@@ -64,13 +65,13 @@ func (a *API) tokenView(k *metadata.APIToken) TokenView {
 		v.Scopes[i] = TokenScope{string(s.ResourceType), s.ResourceName, string(s.Pattern), string(s.Operation)}
 	}
 	if at, used := a.tokens.LastUsed(k); used {
-		v.LastUsedAt = new(timeOf(at))
+		v.LastUsedAt = new(route.TimeOf(at))
 	}
 	return v
 }
 
 // tokensOwner finds the user whose tokens are asked for, for who may manage them.
-func (a *API) tokensOwner(c *Call) (*metadata.User, error) {
+func (a *API) tokensOwner(c *route.Call) (*metadata.User, error) {
 	if err := a.service.MayManageTokens(c.Request.Context(), c.Principal, c.PathValue("username")); err != nil {
 		return nil, err
 	}
@@ -89,14 +90,14 @@ func (a *API) tokensOwner(c *Call) (*metadata.User, error) {
 //	@Param		q			query		string	false	"part of the name, in any case"
 //	@Param		sort		query		string	false	"a field, with - in front descending"	Enums(name, -name, created_at, -created_at, expires_at, -expires_at, last_used_at, -last_used_at)
 //	@Param		fields		query		string	false	"fields of the items, with commas between"
-//	@Success	200			{object}	Page[TokenView]
+//	@Success	200			{object}	route.Page[TokenView]
 //	@Router		/v1/users/{username}/tokens [get]
 //	@x-errors	["unknown-user"]
-func (a *API) listTokens(c *Call) error {
-	l := listing[*metadata.APIToken, TokenView]{
-		name: func(k *metadata.APIToken) string { return k.Name }, by: "name", view: a.tokenView,
-		unique: func(k *metadata.APIToken) string { return k.ID },
-		sorts: map[string]func(*metadata.APIToken) any{
+func (a *API) listTokens(c *route.Call) error {
+	l := route.Listing[*metadata.APIToken, TokenView]{
+		Name: func(k *metadata.APIToken) string { return k.Name }, By: "name", View: a.tokenView,
+		Unique: func(k *metadata.APIToken) string { return k.ID },
+		Sorts: map[string]func(*metadata.APIToken) any{
 			"created_at": func(k *metadata.APIToken) any { return float64(k.CreatedAt) },
 			"expires_at": func(k *metadata.APIToken) any { return float64(k.ExpiresAt) },
 			"last_used_at": func(k *metadata.APIToken) any {
@@ -105,7 +106,7 @@ func (a *API) listTokens(c *Call) error {
 			},
 		},
 	}
-	return l.serve(c, func() ([]*metadata.APIToken, error) {
+	return l.Serve(c, func() ([]*metadata.APIToken, error) {
 		u, err := a.tokensOwner(c)
 		if err != nil {
 			return nil, err
@@ -126,8 +127,8 @@ func (a *API) listTokens(c *Call) error {
 //	@Header		201			{string}	ETag		"the token's entity tag"
 //	@Router		/v1/users/{username}/tokens [post]
 //	@x-errors	["unknown-user","conflict"]
-func (a *API) createToken(c *Call) error {
-	in, err := decode[TokenCreate](c)
+func (a *API) createToken(c *route.Call) error {
+	in, err := route.Decode[TokenCreate](c)
 	if err != nil {
 		return err
 	}
@@ -155,7 +156,7 @@ func (a *API) createToken(c *Call) error {
 		return err
 	}
 	v := a.tokenView(k)
-	c.created("v1", "users", k.User, "tokens", k.ID)
+	c.Created("v1", "users", k.User, "tokens", k.ID)
 	return c.Resource(http.StatusCreated, k.ETag(), TokenCreated{
 		ID: v.ID, Name: v.Name, Token: text, Username: v.Username, Scopes: v.Scopes, CreatedAt: v.CreatedAt,
 		ExpiresAt: v.ExpiresAt, LastUsedAt: v.LastUsedAt, Actions: v.Actions, ETag: v.ETag,
@@ -174,8 +175,8 @@ func (a *API) createToken(c *Call) error {
 //	@Success	204			"deleted"
 //	@Router		/v1/users/{username}/tokens/{id} [delete]
 //	@x-errors	["unknown-user","not-found","etag-mismatch"]
-func (a *API) deleteToken(c *Call) error {
-	match, err := c.ifMatch()
+func (a *API) deleteToken(c *route.Call) error {
+	match, err := c.IfMatch()
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"strconv"
 
+	"tidewire/api/route"
 	"tidewire/broker"
 	"tidewire/cluster/metadata"
 	"tidewire/internal/model"
@@ -39,7 +40,7 @@ type ConfigUpdate struct {
 	Unset []string          `json:"unset"`
 }
 
-func (a *API) configView(c *Call, t *metadata.Topic) ConfigView {
+func (a *API) configView(c *route.Call, t *metadata.Topic) ConfigView {
 	v := ConfigView{Items: []ConfigItem{}, Actions: []string{}, ETag: string(t.ConfigETag())}
 	inherited := a.cluster.Image().Cluster().Config
 	for _, d := range metadata.TopicConfigDefs() {
@@ -80,7 +81,7 @@ func configItem(d *metadata.ConfigDef, t *metadata.Topic, inherited map[string]s
 //	@Header		200		{string}	ETag	"the config's entity tag"
 //	@Router		/v1/topics/{topic}/config [get]
 //	@x-errors	["unknown-topic"]
-func (a *API) getTopicConfig(c *Call) error {
+func (a *API) getTopicConfig(c *route.Call) error {
 	t, err := a.broker.TopicConfig(c.Request.Context(), c.Caller(), c.PathValue("topic"))
 	if err != nil {
 		return err
@@ -100,8 +101,8 @@ func (a *API) getTopicConfig(c *Call) error {
 //	@Header		200			{string}	ETag	"the config's entity tag"
 //	@Router		/v1/topics/{topic}/config [patch]
 //	@x-errors	["unknown-topic","etag-mismatch"]
-func (a *API) updateTopicConfig(c *Call) error {
-	in, err := decode[ConfigUpdate](c)
+func (a *API) updateTopicConfig(c *route.Call) error {
+	in, err := route.Decode[ConfigUpdate](c)
 	if err != nil {
 		return err
 	}
@@ -112,7 +113,7 @@ func (a *API) updateTopicConfig(c *Call) error {
 		return err
 	}
 	ch := broker.ConfigChange{Topic: c.PathValue("topic"), Set: in.Set, Unset: in.Unset}
-	if ch.IfMatch, err = c.ifMatch(); err != nil {
+	if ch.IfMatch, err = c.IfMatch(); err != nil {
 		return err
 	}
 	t, err := a.broker.AlterTopicConfig(c.Request.Context(), c.Caller(), ch)

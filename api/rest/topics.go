@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"tidewire/api/problem"
+	"tidewire/api/route"
 	"tidewire/broker"
 	"tidewire/cluster/metadata"
 	"tidewire/internal/model"
@@ -50,7 +51,7 @@ type TopicView struct {
 	Internal          bool                 `json:"internal"`
 	ReplicationFactor int                  `json:"replication_factor"`
 	Health            string               `json:"health" enums:"healthy,under-replicated,under-min-isr,offline"`
-	CreatedAt         *Time                `json:"created_at" swaggertype:"string" format:"date-time" extensions:"x-nullable"`
+	CreatedAt         *route.Time          `json:"created_at" swaggertype:"string" format:"date-time" extensions:"x-nullable"`
 	Partitions        []PartitionStateView `json:"partitions"`
 	Actions           []string             `json:"actions"`
 	ETag              string               `json:"etag"`
@@ -113,7 +114,7 @@ var topicActions = []struct {
 	{"describe-configs", metadata.OpDescribeConfigs},
 }
 
-func (a *API) topicActions(c *Call, name string) []string {
+func (a *API) topicActions(c *route.Call, name string) []string {
 	out := []string{}
 	for _, t := range topicActions {
 		if a.broker.Allowed(c.Caller(), t.op, metadata.ResourceTopic, name) {
@@ -140,7 +141,7 @@ func health(s *broker.TopicState) string {
 	return worst
 }
 
-func (a *API) topicItem(c *Call, t *metadata.Topic) TopicItem {
+func (a *API) topicItem(c *route.Call, t *metadata.Topic) TopicItem {
 	s := a.broker.StateOf(t)
 	it := TopicItem{
 		Name: t.Name, ID: t.ID.String(), Internal: t.Internal, Partitions: len(t.Partitions),
@@ -150,7 +151,7 @@ func (a *API) topicItem(c *Call, t *metadata.Topic) TopicItem {
 	}
 	for i := range s.Partitions {
 		if err := s.Partitions[i].Err; err != nil {
-			it.Error = new(problem.Of(err, c.occurrence()))
+			it.Error = new(problem.Of(err, c.Occurrence()))
 			break
 		}
 	}
@@ -167,11 +168,11 @@ func cleanupPolicy(p metadata.CleanupPolicy) string {
 	return "delete"
 }
 
-func (a *API) topicView(c *Call, s *broker.TopicState) TopicView {
+func (a *API) topicView(c *route.Call, s *broker.TopicState) TopicView {
 	t := s.Topic
 	v := TopicView{
 		Name: t.Name, ID: t.ID.String(), Internal: t.Internal, ReplicationFactor: t.ReplicationFactor(),
-		Health: health(s), CreatedAt: timeOfMillis(t.CreatedAt), Partitions: make([]PartitionStateView, len(s.Partitions)),
+		Health: health(s), CreatedAt: route.TimeOfMillis(t.CreatedAt), Partitions: make([]PartitionStateView, len(s.Partitions)),
 		Actions: a.topicActions(c, t.Name), ETag: string(t.ETag()),
 	}
 	for i := range s.Partitions {
@@ -180,7 +181,7 @@ func (a *API) topicView(c *Call, s *broker.TopicState) TopicView {
 	return v
 }
 
-func partitionStateView(c *Call, p *broker.PartitionState) PartitionStateView {
+func partitionStateView(c *route.Call, p *broker.PartitionState) PartitionStateView {
 	v := PartitionStateView{
 		Partition: int32(p.ID), LeaderEpoch: int32(p.LeaderEpoch), Replicas: brokerIDs(p.Replicas),
 		ISR: brokerIDs(p.ISR), ReplicaStates: []ReplicaState{},
@@ -189,7 +190,7 @@ func partitionStateView(c *Call, p *broker.PartitionState) PartitionStateView {
 		v.Leader = new(int32(p.Leader))
 	}
 	if p.Err != nil {
-		v.Error = new(problem.Of(p.Err, c.occurrence()))
+		v.Error = new(problem.Of(p.Err, c.Occurrence()))
 		return v
 	}
 	v.LogStartOffset, v.HighWatermark = new(int64(p.LogStart)), new(int64(p.HighWatermark))
@@ -219,20 +220,20 @@ func brokerIDs(ids []model.BrokerID) []int32 {
 //	@Param		sort		query		string	false	"a field, with - in front descending"	Enums(name, -name, partitions, -partitions, size_bytes, -size_bytes, records, -records, bytes_in_per_s, -bytes_in_per_s, bytes_out_per_s, -bytes_out_per_s)
 //	@Param		fields		query		string	false	"fields of the items, with commas between"
 //	@Param		internal	query		bool	false	"with the internal topics"
-//	@Success	200			{object}	Page[TopicItem]
+//	@Success	200			{object}	route.Page[TopicItem]
 //	@Router		/v1/topics [get]
-func (a *API) listTopics(c *Call) error {
-	internal, err := c.queryBool("internal")
+func (a *API) listTopics(c *route.Call) error {
+	internal, err := c.QueryBool("internal")
 	if err != nil {
 		return err
 	}
 	by := func(f func(*broker.TopicState) float64) func(*metadata.Topic) any {
 		return func(t *metadata.Topic) any { return f(a.broker.StateOf(t)) }
 	}
-	l := listing[*metadata.Topic, TopicItem]{
-		name: func(t *metadata.Topic) string { return t.Name }, by: "name",
-		view: func(t *metadata.Topic) TopicItem { return a.topicItem(c, t) },
-		sorts: map[string]func(*metadata.Topic) any{
+	l := route.Listing[*metadata.Topic, TopicItem]{
+		Name: func(t *metadata.Topic) string { return t.Name }, By: "name",
+		View: func(t *metadata.Topic) TopicItem { return a.topicItem(c, t) },
+		Sorts: map[string]func(*metadata.Topic) any{
 			"partitions":      func(t *metadata.Topic) any { return float64(len(t.Partitions)) },
 			"size_bytes":      by(func(s *broker.TopicState) float64 { return float64(s.SizeBytes) }),
 			"records":         by(func(s *broker.TopicState) float64 { return float64(s.RecordsNow) }),
@@ -240,8 +241,8 @@ func (a *API) listTopics(c *Call) error {
 			"bytes_out_per_s": by(func(s *broker.TopicState) float64 { return s.OutPerS }),
 		},
 	}
-	prefix, _ := c.only("prefix")
-	return l.serve(c, func() ([]*metadata.Topic, error) {
+	prefix, _ := c.Only("prefix")
+	return l.Serve(c, func() ([]*metadata.Topic, error) {
 		return a.broker.VisibleTopics(c.Caller(), prefix, internal), nil
 	})
 }
@@ -257,8 +258,8 @@ func (a *API) listTopics(c *Call) error {
 //	@Header		201		{string}	ETag		"the topic's entity tag"
 //	@Router		/v1/topics [post]
 //	@x-errors	["topic-exists","leader-unavailable"]
-func (a *API) createTopic(c *Call) error {
-	in, err := decode[TopicCreate](c)
+func (a *API) createTopic(c *route.Call) error {
+	in, err := route.Decode[TopicCreate](c)
 	if err != nil {
 		return err
 	}
@@ -278,7 +279,7 @@ func (a *API) createTopic(c *Call) error {
 	if err != nil {
 		return err
 	}
-	c.created("v1", "topics", t.Name)
+	c.Created("v1", "topics", t.Name)
 	return c.Resource(http.StatusCreated, t.ETag(), a.topicView(c, a.broker.StateOf(t)))
 }
 
@@ -292,7 +293,7 @@ func (a *API) createTopic(c *Call) error {
 //	@Header		200		{string}	ETag	"the topic's entity tag"
 //	@Router		/v1/topics/{topic} [get]
 //	@x-errors	["unknown-topic"]
-func (a *API) getTopic(c *Call) error {
+func (a *API) getTopic(c *route.Call) error {
 	s, err := a.broker.DescribeTopic(c.Request.Context(), c.Caller(), c.PathValue("topic"))
 	if err != nil {
 		return err
@@ -314,16 +315,16 @@ func (a *API) getTopic(c *Call) error {
 //	@Header		200			{string}	ETag	"the topic's entity tag"
 //	@Router		/v1/topics/{topic} [patch]
 //	@x-errors	["unknown-topic","conflict","etag-mismatch","leader-unavailable"]
-func (a *API) updateTopic(c *Call) error {
-	in, err := decode[TopicUpdate](c)
+func (a *API) updateTopic(c *route.Call) error {
+	in, err := route.Decode[TopicUpdate](c)
 	if err != nil {
 		return err
 	}
 	g := broker.Growth{Topic: c.PathValue("topic"), Partitions: *in.Partitions}
-	if g.DryRun, err = c.queryBool("dry_run"); err != nil {
+	if g.DryRun, err = c.QueryBool("dry_run"); err != nil {
 		return err
 	}
-	if g.IfMatch, err = c.ifMatch(); err != nil {
+	if g.IfMatch, err = c.IfMatch(); err != nil {
 		return err
 	}
 	t, err := a.broker.GrowTopic(c.Request.Context(), c.Caller(), g)
@@ -345,12 +346,12 @@ func (a *API) updateTopic(c *Call) error {
 //	@Success	204			"deleted"
 //	@Router		/v1/topics/{topic} [delete]
 //	@x-errors	["unknown-topic","etag-mismatch"]
-func (a *API) deleteTopic(c *Call) error {
-	dry, err := c.queryBool("dry_run")
+func (a *API) deleteTopic(c *route.Call) error {
+	dry, err := c.QueryBool("dry_run")
 	if err != nil {
 		return err
 	}
-	match, err := c.ifMatch()
+	match, err := c.IfMatch()
 	if err != nil {
 		return err
 	}
@@ -360,7 +361,7 @@ func (a *API) deleteTopic(c *Call) error {
 		if err != nil {
 			return err
 		}
-		if err := matches(match, t.ETag()); err != nil {
+		if err := route.Matches(match, t.ETag()); err != nil {
 			return err
 		}
 		s := a.broker.StateOf(t)
@@ -382,7 +383,7 @@ func (a *API) deleteTopic(c *Call) error {
 //	@Success	200			{object}	OffsetsAnswer
 //	@Router		/v1/topics/{topic}/offsets [get]
 //	@x-errors	["unknown-topic","leader-unavailable","storage-error"]
-func (a *API) topicOffsets(c *Call) error {
+func (a *API) topicOffsets(c *route.Call) error {
 	at, err := offsetsPosition(c)
 	if err != nil {
 		return err
@@ -405,8 +406,8 @@ func (a *API) topicOffsets(c *Call) error {
 	return c.JSON(http.StatusOK, out)
 }
 
-func offsetsPosition(c *Call) (broker.Position, error) {
-	switch s, ok := c.only("timestamp"); {
+func offsetsPosition(c *route.Call) (broker.Position, error) {
+	switch s, ok := c.Only("timestamp"); {
 	case !ok:
 		return broker.Position{}, model.Invalid("query:timestamp", "timestamp is needed: milliseconds since 1970, earliest or latest")
 	case s == "earliest":

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"slices"
 
+	"tidewire/api/route"
 	"tidewire/auth"
 	"tidewire/cluster/metadata"
 	"tidewire/internal/model"
@@ -11,12 +12,12 @@ import (
 
 // UserView is a user.
 type UserView struct {
-	Username  string   `json:"username"`
-	Admin     bool     `json:"admin"`
-	Disabled  bool     `json:"disabled"`
-	CreatedAt *Time    `json:"created_at" swaggertype:"string" format:"date-time" extensions:"x-nullable"`
-	Actions   []string `json:"actions"`
-	ETag      string   `json:"etag"`
+	Username  string      `json:"username"`
+	Admin     bool        `json:"admin"`
+	Disabled  bool        `json:"disabled"`
+	CreatedAt *route.Time `json:"created_at" swaggertype:"string" format:"date-time" extensions:"x-nullable"`
+	Actions   []string    `json:"actions"`
+	ETag      string      `json:"etag"`
 }
 
 // UserCreate describes a new user.
@@ -48,7 +49,7 @@ type UserDeletion struct {
 
 func (a *API) userView(u *metadata.User) UserView {
 	return UserView{
-		Username: u.Name, Admin: u.Admin, Disabled: u.Disabled, CreatedAt: timeOfMillis(u.CreatedAt),
+		Username: u.Name, Admin: u.Admin, Disabled: u.Disabled, CreatedAt: route.TimeOfMillis(u.CreatedAt),
 		Actions: a.userActions(u), ETag: string(u.ETag()),
 	}
 }
@@ -62,14 +63,14 @@ func (a *API) userActions(u *metadata.User) []string {
 }
 
 // userOf finds a user for an administrator.
-func (a *API) userOf(c *Call) (*metadata.User, error) {
+func (a *API) userOf(c *route.Call) (*metadata.User, error) {
 	if err := a.authz.RequireAdmin(c.Request.Context(), c.Principal, "managing users"); err != nil {
 		return nil, err
 	}
 	return a.knownUser(c)
 }
 
-func (a *API) knownUser(c *Call) (*metadata.User, error) {
+func (a *API) knownUser(c *route.Call) (*metadata.User, error) {
 	name := c.PathValue("username")
 	if u := a.cluster.Image().User(name); u != nil {
 		return u, nil
@@ -94,16 +95,16 @@ func (a *API) knownUser(c *Call) (*metadata.User, error) {
 //	@Param		q			query		string	false	"part of the name, in any case"
 //	@Param		sort		query		string	false	"a field, with - in front descending"	Enums(username, -username, created_at, -created_at)
 //	@Param		fields		query		string	false	"fields of the items, with commas between"
-//	@Success	200			{object}	Page[UserView]
+//	@Success	200			{object}	route.Page[UserView]
 //	@Router		/v1/users [get]
-func (a *API) listUsers(c *Call) error {
-	l := listing[*metadata.User, UserView]{
-		name: func(u *metadata.User) string { return u.Name }, by: "username", view: a.userView,
-		sorts: map[string]func(*metadata.User) any{
+func (a *API) listUsers(c *route.Call) error {
+	l := route.Listing[*metadata.User, UserView]{
+		Name: func(u *metadata.User) string { return u.Name }, By: "username", View: a.userView,
+		Sorts: map[string]func(*metadata.User) any{
 			"created_at": func(u *metadata.User) any { return float64(u.CreatedAt) },
 		},
 	}
-	return l.serve(c, func() ([]*metadata.User, error) {
+	return l.Serve(c, func() ([]*metadata.User, error) {
 		if err := a.authz.RequireAdmin(c.Request.Context(), c.Principal, "managing users"); err != nil {
 			return nil, err
 		}
@@ -122,8 +123,8 @@ func (a *API) listUsers(c *Call) error {
 //	@Header		201		{string}	ETag		"the user's entity tag"
 //	@Router		/v1/users [post]
 //	@x-errors	["user-exists"]
-func (a *API) createUser(c *Call) error {
-	in, err := decode[UserCreate](c)
+func (a *API) createUser(c *route.Call) error {
+	in, err := route.Decode[UserCreate](c)
 	if err != nil {
 		return err
 	}
@@ -137,7 +138,7 @@ func (a *API) createUser(c *Call) error {
 	if err != nil {
 		return err
 	}
-	c.created("v1", "users", u.Name)
+	c.Created("v1", "users", u.Name)
 	return c.Resource(http.StatusCreated, u.ETag(), a.userView(u))
 }
 
@@ -161,7 +162,7 @@ func checkCredentials(username, password string) error {
 //	@Header		200			{string}	ETag	"the user's entity tag"
 //	@Router		/v1/users/{username} [get]
 //	@x-errors	["unknown-user"]
-func (a *API) getUser(c *Call) error {
+func (a *API) getUser(c *route.Call) error {
 	u, err := a.userOf(c)
 	if err != nil {
 		return err
@@ -181,12 +182,12 @@ func (a *API) getUser(c *Call) error {
 //	@Header		200			{string}	ETag	"the user's entity tag"
 //	@Router		/v1/users/{username} [patch]
 //	@x-errors	["unknown-user","last-admin","etag-mismatch"]
-func (a *API) updateUser(c *Call) error {
-	in, err := decode[UserUpdate](c)
+func (a *API) updateUser(c *route.Call) error {
+	in, err := route.Decode[UserUpdate](c)
 	if err != nil {
 		return err
 	}
-	match, err := c.ifMatch()
+	match, err := c.IfMatch()
 	if err != nil {
 		return err
 	}
@@ -213,12 +214,12 @@ func (a *API) updateUser(c *Call) error {
 //	@Success	204			"deleted"
 //	@Router		/v1/users/{username} [delete]
 //	@x-errors	["unknown-user","last-admin","etag-mismatch"]
-func (a *API) deleteUser(c *Call) error {
-	dry, err := c.queryBool("dry_run")
+func (a *API) deleteUser(c *route.Call) error {
+	dry, err := c.QueryBool("dry_run")
 	if err != nil {
 		return err
 	}
-	match, err := c.ifMatch()
+	match, err := c.IfMatch()
 	if err != nil {
 		return err
 	}
@@ -227,7 +228,7 @@ func (a *API) deleteUser(c *Call) error {
 		return err
 	}
 	if dry {
-		if err := matches(match, u.ETag()); err != nil {
+		if err := route.Matches(match, u.ETag()); err != nil {
 			return err
 		}
 		if err := a.service.MayDeleteUser(u); err != nil {
@@ -271,15 +272,15 @@ func (a *API) userDeletion(u *metadata.User) UserDeletion {
 //	@Success	204			"set; the user's sessions have ended"
 //	@Router		/v1/users/{username}/set-password [post]
 //	@x-errors	["unknown-user","bad-credentials","conflict","etag-mismatch","login-locked","rate-limited"]
-func (a *API) setPassword(c *Call) error {
-	in, err := decode[PasswordRequest](c)
+func (a *API) setPassword(c *route.Call) error {
+	in, err := route.Decode[PasswordRequest](c)
 	if err != nil {
 		return err
 	}
 	if why := auth.CheckPassword(in.Password); why != "" {
 		return model.Invalid("/password", "%s", why)
 	}
-	match, err := c.ifMatch()
+	match, err := c.IfMatch()
 	if err != nil {
 		return err
 	}
@@ -291,11 +292,11 @@ func (a *API) setPassword(c *Call) error {
 	if err != nil {
 		return err
 	}
-	if err := matches(match, u.ETag()); err != nil {
+	if err := route.Matches(match, u.ETag()); err != nil {
 		return err
 	}
 	err = a.service.SetPassword(c.Request.Context(), c.Principal, auth.PasswordChange{
-		Username: u.Name, Password: in.Password, Current: in.CurrentPassword, Host: c.host(),
+		Username: u.Name, Password: in.Password, Current: in.CurrentPassword, Host: c.Host(),
 	})
 	if err != nil {
 		return err

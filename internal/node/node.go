@@ -23,6 +23,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"tidewire/api/rest"
+	"tidewire/api/route"
 	"tidewire/auth"
 	"tidewire/broker"
 	"tidewire/cluster"
@@ -285,18 +286,22 @@ func (n *Node) startServer(context.Context) error {
 	budget := inflight.New(max(int64(n.cfg.HTTPInflightBytes), 64<<20))
 	web.RegisterInflight(registry, budget)
 	metrics := web.NewMetrics(registry)
+	gate := route.New(route.Config{
+		Service: n.auth.Service, Tokens: n.auth.Tokens, Logger: n.logger, Prefix: n.cfg.HTTP.PathPrefix,
+		Proxies: n.cfg.HTTP.TrustedProxies, Inflight: budget,
+	})
 	api := rest.New(rest.Config{
 		Broker: n.broker, Auth: n.auth, Cluster: n.cluster, Process: n, Logger: n.logger, Now: n.now,
-		Version: buildinfo.Version, Prefix: n.cfg.HTTP.PathPrefix, Metrics: metrics.Handler(), Inflight: budget,
-		MetricsPublic: n.cfg.HTTP.MetricsPublic || n.cfg.Dev, TrustedProxies: n.cfg.HTTP.TrustedProxies,
+		Version: buildinfo.Version, Metrics: metrics.Handler(), Inflight: budget,
+		MetricsPublic: n.cfg.HTTP.MetricsPublic || n.cfg.Dev,
 	})
 	friends := web.AllowedOrigins(n.cfg.HTTP.CORSOrigins)
 	n.streams = ws.New(ws.Config{
 		Broker: n.broker, Tokens: n.auth.Tokens, Logger: n.logger, Now: n.now, Group: n.group, Inflight: budget,
-		AllowedOrigins: func(r *http.Request) bool { return api.OwnOrigin(r) || friends(r) },
+		AllowedOrigins: func(r *http.Request) bool { return gate.OwnOrigin(r) || friends(r) },
 	})
 	n.server, err = web.New(web.Config{
-		API: api, Streams: web.NewStreams(n.streams), Metrics: metrics, Logger: n.logger, Prefix: n.cfg.HTTP.PathPrefix,
+		Gate: gate, Doors: []web.Door{api}, Streams: web.NewStreams(n.streams), Metrics: metrics, Logger: n.logger, Prefix: n.cfg.HTTP.PathPrefix,
 		CORSOrigins: n.cfg.HTTP.CORSOrigins, TrustedProxies: n.cfg.HTTP.TrustedProxies, TLS: tlsConfig, Now: n.now,
 	})
 	if err != nil {

@@ -201,6 +201,7 @@ func TestSchemaNamesAreThePublicOnes(t *testing.T) {
 	for goName, want := range map[string]string{
 		"rest.TopicView":                "Topic",
 		"rest.Page-rest_TopicView":      "TopicPage",
+		"route.Page-rest_TopicView":     "TopicPage",
 		"rest.Page-array_rest_RuleView": "RuleListPage",
 		"rest.View":                     "View",
 		"model.FieldError":              "FieldError",

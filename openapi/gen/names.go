@@ -29,7 +29,7 @@ func newNames(swagNames []string) (names, error) {
 
 // publicName turns a Go type's name into the one clients see: the package and the
 // suffix "View" say something about our code only, and an instance of a generic
-// type is named after its argument: rest.Page-rest_TopicView is TopicPage.
+// type is named after its argument: route.Page-rest_TopicView is TopicPage.
 func publicName(swagName string) string {
 	outer, args, generic := strings.Cut(swagName, "-")
 	name := bareName(outer, ".")

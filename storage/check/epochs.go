@@ -12,6 +12,9 @@ import (
 func (p *partition) noteEpoch(h *record.BatchHeader) {
 	epoch := h.LeaderEpoch
 	p.epochEnds[epoch] = h.NextOffset()
+	if h.NextOffset() > p.start && p.firstBatch < 0 {
+		p.firstBatch = h.BaseOffset
+	}
 	if epoch > p.latest {
 		p.latest = epoch
 		p.epochs = append(p.epochs, epochEntry{epoch, h.BaseOffset})
@@ -74,6 +77,8 @@ func (p *partition) checkEpoch(name string, f epochEntry, first bool, want []epo
 		}
 		p.c.report(Damage, name, at{-1, f.start}, "the leader epoch %d begins beyond the log's end %d", f.epoch, p.end)
 	case p.compacted && p.fitsGap(f, i, want):
+	case first && i == 0 && want[0].epoch == f.epoch && f.start > want[0].start && f.start <= p.firstBatch:
+		// All from the log start on was cut off, and what came then lies behind a gap.
 	case first && i >= 0 && want[i].epoch == f.epoch && i == 0 && p.folder == nil:
 		// The log start, from which the first epoch counts, is not known.
 	default:

@@ -37,8 +37,11 @@ type partition struct {
 	latest model.LeaderEpoch
 	// epochEnds is by leader epoch the end of its last batch.
 	epochEnds map[model.LeaderEpoch]model.Offset
-	state     replay
-	newest    *snapshot
+	// firstBatch is the base offset of the first batch that reaches above the log start; -1
+	// before it was met.
+	firstBatch model.Offset
+	state      replay
+	newest     *snapshot
 }
 
 // segment is one .log file with what goes with it.
@@ -63,7 +66,7 @@ func (p *partition) file(base model.Offset, suffix string) string {
 
 func (p *partition) run() error {
 	p.c.sum.Logs++
-	p.latest, p.epochEnds = model.NoEpoch, map[model.LeaderEpoch]model.Offset{}
+	p.latest, p.epochEnds, p.firstBatch = model.NoEpoch, map[model.LeaderEpoch]model.Offset{}, -1
 	if err := p.list(); err != nil {
 		return err
 	}
@@ -162,7 +165,7 @@ func (p *partition) settle() {
 	p.point, p.known = f.get(cpRecovery, p.key)
 	p.start, _ = f.get(cpLogStart, p.key)
 	if f != nil && p.haveID {
-		for kind, have := range f.have[:cpMarked] {
+		for kind, have := range f.have[:cpCleaner] {
 			if _, ok := f.get(kind, p.key); have && !ok {
 				sev := Note // a log that is new
 				if p.clean {

@@ -198,7 +198,7 @@ func (p *partition) differs(s *snapshot) (model.ProducerID, string) {
 // fewer batches.
 func (p *partition) differ(s *snapshot, x, r *producer) string {
 	if p.compacted {
-		return differCompacted(x, r)
+		return differCompacted(x, r, p.segs[0].base)
 	}
 	n := min(len(x.batches), len(r.batches))
 	a, b := x.batches[len(x.batches)-n:], slices.Clone(r.batches[len(r.batches)-n:])
@@ -225,7 +225,9 @@ func (p *partition) differ(s *snapshot, x, r *producer) string {
 	return ""
 }
 
-func differCompacted(x, r *producer) string {
+// differCompacted compares one producer of a compacted log, whose first segment begins at
+// first. Batches from before it only snapshots know, which a start may have passed over.
+func differCompacted(x, r *producer, first model.Offset) string {
 	if x.epoch < r.epoch {
 		return "has an older epoch"
 	}
@@ -233,7 +235,7 @@ func differCompacted(x, r *producer) string {
 		return ""
 	}
 	for _, b := range r.batches {
-		if b.last < x.batches[0].last {
+		if b.last < max(x.batches[0].last, first) {
 			continue
 		}
 		same := func(o batchOf) bool { return o.last == b.last && o.seq == b.seq && o.delta == b.delta }
@@ -271,6 +273,9 @@ func (p *partition) missingSnapshots() {
 	have := func(off model.Offset) bool { _, ok := p.sizes[path.Base(p.file(off, snapshotSuffix))]; return ok }
 	if p.clean && p.worthSnapshot() && !have(p.end) {
 		p.c.report(Damage, p.file(p.end, snapshotSuffix), nowhere, "the snapshot that a clean stop writes is missing")
+	}
+	if first := p.segs[0]; first.base > 0 && !first.unsure && first.base != p.end && !have(first.base) {
+		p.c.report(Note, p.file(first.base, snapshotSuffix), nowhere, "there is no snapshot at the log's first segment: it began there, or producers from before it are forgotten")
 	}
 	for _, s := range p.segs[1:] {
 		if !s.unsure && s.base != p.end && !have(s.base) {

@@ -45,7 +45,7 @@ func (l *Log) stateAt(segs []*segment, off model.Offset) (*replayed, error) {
 			}
 			continue
 		}
-		if all[i] > max(st.hw, segs[0].base) && st.hw > 0 && s.Marked() {
+		if all[i] > max(st.hw, segs[0].base) && s.Marked() {
 			continue // transactions that ended in between keep the last stable offset back
 		}
 		if all[i] <= model.Offset(l.cleaned.point.Load()) && s.HasTransactions() {
@@ -120,7 +120,7 @@ func (l *Log) replaySegment(seg *segment, st *replayed, to model.Offset) error {
 
 // eachBatch gives the headers of a segment's batches in [from, to), and where they are.
 func (l *Log) eachBatch(seg *segment, from, to model.Offset, fn func(*scanner, int64, *record.BatchHeader) error) error {
-	_, pos, err := l.cutPosition(seg, max(from, seg.base))
+	at, err := l.cutPosition(seg, max(from, seg.base))
 	if err != nil {
 		return err
 	}
@@ -129,7 +129,7 @@ func (l *Log) eachBatch(seg *segment, from, to model.Offset, fn func(*scanner, i
 		return err
 	}
 	defer l.store.putScanner(sc)
-	for pos < sc.size {
+	for pos := at.pos; pos < sc.size; {
 		h, err := sc.header(pos)
 		if err != nil {
 			return l.damage(seg, pos, seg.base, err)

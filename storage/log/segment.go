@@ -124,8 +124,8 @@ func (s *segment) create() error {
 	s.off.Fresh()
 	s.tim.Fresh()
 	err = firstErr(f.Close(), s.off.Flush(), s.tim.Flush()) // a partition that gets no records needs no descriptor
-	if err != nil {                                         // the file must not stay: the log goes on without it
-		err = firstErr(s.fs.Remove(s.path+logSuffix), err)
+	if err != nil {                                         // none may stay: the log goes on without them
+		err = firstErr(s.removeFiles(""), err)
 	}
 	return err
 }

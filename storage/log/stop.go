@@ -1,10 +1,6 @@
 package log
 
 import (
-	"context"
-	"sync"
-	"sync/atomic"
-
 	"tidewire/internal/fsx"
 	"tidewire/internal/model"
 	"tidewire/storage/syncer"
@@ -31,6 +27,9 @@ func (s *Store) Close() error {
 	s.cpMu.Lock()
 	defer s.cpMu.Unlock()
 	err = firstErr(err, s.checkpointCpLocked(true))
+	if s.cleanerBehind && err == nil { // the marker tells its generation
+		err = s.writeCleanerCpLocked()
+	}
 	for _, l := range logs {
 		failed := l.Failed()
 		err = firstErr(err, failed, l.closeFiles())
@@ -46,7 +45,7 @@ func (s *Store) Close() error {
 	for i := range s.cp {
 		gens[i] = s.cp[i].Generation
 	}
-	return fsx.WriteFile(s.fs, s.path(cleanStopFile), encodeCleanStop(gens))
+	return fsx.WriteFile(s.fs, s.path(cleanStopFile), encodeCleanStop(gens, s.cleaner.Generation))
 }
 
 // finish makes all of a log durable, the active segment's indexes included.
@@ -97,30 +96,5 @@ func (l *Log) worthSnapshotLocked() bool {
 
 // forEach runs fn over logs, some at a time, and gives the first error.
 func (s *Store) forEach(logs []*Log, fn func(*Log) error) error {
-	var next atomic.Int64
-	var mu sync.Mutex
-	var first error
-	var wg sync.WaitGroup
-	work := func(context.Context) {
-		defer wg.Done()
-		for {
-			i := int(next.Add(1)) - 1
-			if i >= len(logs) {
-				return
-			}
-			if err := fn(logs[i]); err != nil {
-				mu.Lock()
-				first = firstErr(first, err)
-				mu.Unlock()
-			}
-		}
-	}
-	for range min(syncer.Workers, len(logs)) {
-		wg.Add(1)
-		if !s.o.Group.Go("log-close", work) {
-			work(context.Background()) // the group has been stopped: here and now
-		}
-	}
-	wg.Wait()
-	return first
+	return syncer.Each(s.o.Group, len(logs), func(i int) error { return fn(logs[i]) })
 }

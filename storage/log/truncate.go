@@ -77,6 +77,7 @@ type cut struct {
 	full   bool
 	change bool         // false: there is nothing to do
 	end    model.Offset // the log end afterwards
+	before model.Offset // where the last kept batch begins, or its segment
 	pos    int64        // of the end in the last kept segment
 	keep   int          // segments kept, at least one unless full
 	prods  bool         // what goes has batches of producers
@@ -118,22 +119,22 @@ func (l *Log) findCutLocked(c *cut, off model.Offset) error {
 	segs := *l.segs.Load()
 	i := floorSegment(segs, off)
 	seg := segs[i]
-	end, pos, err := l.cutPosition(seg, off)
+	at, err := l.cutPosition(seg, off)
 	if err != nil {
 		return l.readError(seg, err)
 	}
-	if end < l.LogStart() {
+	if at.end < l.LogStart() {
 		c.full, c.end = true, l.LogStart()
 		return nil
 	}
-	c.end, c.pos, c.keep = end, pos, i+1
+	c.end, c.before, c.pos, c.keep = at.end, at.before, at.pos, i+1
 	// Where no producer is known those may have been forgotten whose markers go now.
 	c.prods = !l.prods.Empty()
 	for ; i < len(segs) && !c.prods; i++ {
-		if c.prods, err = l.hasProducers(segs[i], pos); err != nil {
+		if c.prods, err = l.hasProducers(segs[i], at.pos); err != nil {
 			return l.readError(segs[i], err)
 		}
-		pos = 0
+		at.pos = 0
 	}
 	return nil
 }
@@ -155,33 +156,40 @@ func (l *Log) hasProducers(seg *segment, pos int64) (bool, error) {
 	return false, nil
 }
 
+// cutPoint is a place between two batches of a segment.
+type cutPoint struct {
+	end    model.Offset // of the batch in front of it, or the segment's base
+	before model.Offset // where that batch begins, as far as known; else the segment's base
+	pos    int64
+}
+
 // cutPosition finds the first batch of seg that reaches to off or beyond, and the end of
 // what precedes it. After a restart the log ends where that does, so it does now.
-func (l *Log) cutPosition(seg *segment, off model.Offset) (end model.Offset, pos int64, err error) {
+func (l *Log) cutPosition(seg *segment, off model.Offset) (at cutPoint, err error) {
+	at = cutPoint{end: seg.base, before: seg.base}
 	sc, err := l.store.scanner(seg, seg.size.Load(), scanWindow)
 	if err != nil {
-		return 0, 0, err
+		return at, err
 	}
 	defer l.store.putScanner(sc)
 	e, ok, err := seg.off.Floor(relative(off, seg.base) - 1)
 	if err == nil && ok {
 		h, herr := sc.headerWithin(e.Val)
 		if herr == nil && relative(h.LastOffset(), seg.base) == e.Key {
-			pos = e.Val
+			at.pos = e.Val
 		} // else the index is damaged: from the start
 	}
-	end = seg.base
-	for pos < sc.size {
-		h, err := sc.header(pos)
+	for at.pos < sc.size {
+		h, err := sc.header(at.pos)
 		if err != nil {
-			return 0, 0, l.damage(seg, pos, off, err)
+			return at, l.damage(seg, at.pos, off, err)
 		}
 		if h.NextOffset() > off {
 			break
 		}
-		end, pos = h.NextOffset(), pos+int64(h.Size())
+		at = cutPoint{h.NextOffset(), at.end, at.pos + int64(h.Size())}
 	}
-	return end, pos, nil
+	return at, nil
 }
 
 // publishCutLocked makes the shorter log visible. Readers load the number of cuts first

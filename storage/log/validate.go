@@ -65,9 +65,10 @@ func (r *recovery) validate(seg *segment) (end model.Offset, pos int64, bad, err
 		case bad != nil:
 		case r.l.follows(h.BaseOffset, end) != nil:
 			bad = r.l.follows(h.BaseOffset, end)
-		case end < r.point && h.NextOffset() > r.point:
+		case end < r.point && h.NextOffset() > r.point && (h.BaseOffset < r.point || r.isLast(seg, pos+int64(h.Size()))):
 			// The recovery point was the log's end, so that a batch ended there. This finds
-			// a flip in the base offset of the last batch where gaps are allowed.
+			// a flip in the base offset of the last batch where gaps are allowed; before
+			// other batches there may be a gap, if the point is an older one put back.
 			bad = model.Errorf(model.CorruptBatch, "the batch at offset %d follows %d and passes the stable end %d", h.BaseOffset, end, r.point)
 		case relative(h.LastOffset(), seg.base) > math.MaxInt32:
 			bad = model.Errorf(model.CorruptBatch, "offset %d is too far from the segment's base", h.LastOffset())
@@ -77,7 +78,7 @@ func (r *recovery) validate(seg *segment) (end model.Offset, pos int64, bad, err
 		if bad != nil {
 			return end, pos, bad, nil
 		}
-		r.epochs, _ = r.epochs.Note(h.LeaderEpoch, h.BaseOffset)
+		r.noteEpoch(&h, end)
 		if err := r.enter(seg, sc, pos, &h); err != nil {
 			return 0, 0, nil, err
 		}
@@ -90,6 +91,25 @@ func (r *recovery) validate(seg *segment) (end model.Offset, pos int64, bad, err
 	}
 	seg.known.Store(true)
 	return end, pos, nil, nil
+}
+
+// isLast reports whether the log's files end at a position of a segment.
+func (r *recovery) isLast(seg *segment, pos int64) bool {
+	return seg == r.segs[len(r.segs)-1] && pos >= seg.size.Load()
+}
+
+// noteEpoch enters the leader epoch of a batch that follows end. Where batches are gone in
+// between, the file may know better what began there; a follower that parts from this log
+// within the gap is told where (KIP-101).
+func (r *recovery) noteEpoch(h *record.BatchHeader, end model.Offset) {
+	if h.BaseOffset > end {
+		for _, e := range r.fileEp {
+			if e.Start >= end && e.Start <= h.BaseOffset && e.Epoch <= h.LeaderEpoch {
+				r.epochs, _ = r.epochs.Note(e.Epoch, e.Start)
+			}
+		}
+	}
+	r.epochs, _ = r.epochs.Note(h.LeaderEpoch, h.BaseOffset)
 }
 
 // checkBatch verifies the batch at pos: bad is what is wrong with it, err a

@@ -15,7 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"tidewire/api/rest"
+	"tidewire/api/route"
 	"tidewire/internal/testkit/nodekit"
 )
 
@@ -185,7 +185,7 @@ func TestNoRouteTakesABadToken(t *testing.T) {
 func TestPublicRoutesNeedNoTokenAndIgnoreABadOne(t *testing.T) {
 	t.Parallel()
 	a := sharedAPI(t)
-	built(t, func(r *rest.Route, w row) {
+	built(t, func(r *route.Route, w row) {
 		if w.access != public {
 			return
 		}
@@ -266,7 +266,7 @@ func TestRulesDecideWhoMayUseARoute(t *testing.T) {
 		t.Run(ruling.user, func(t *testing.T) {
 			t.Parallel()
 			a := a.with(t)
-			built(t, func(r *rest.Route, w row) {
+			built(t, func(r *route.Route, w row) {
 				if w.access == byRule {
 					judge(t, a, r, &w, ruling.passes, user, token, ruling.rules)
 				}
@@ -275,7 +275,7 @@ func TestRulesDecideWhoMayUseARoute(t *testing.T) {
 	}
 }
 
-func judge(t *testing.T, a *api, r *rest.Route, w *row, passes bool, user, token string, rules func(op, res, name string) []rule) {
+func judge(t *testing.T, a *api, r *route.Route, w *row, passes bool, user, token string, rules func(op, res, name string) []rule) {
 	name := user + "." + r.ID
 	resource, of := "topic", name
 	if w.cluster {
@@ -318,7 +318,7 @@ func TestRoutesForAdministratorsAreForThemAlone(t *testing.T) {
 		a.rule(user, rule{"allow", "literal", "all", resource, name})
 	}
 	token := a.login(user)
-	built(t, func(r *rest.Route, w row) {
+	built(t, func(r *route.Route, w row) {
 		switch w.access {
 		case anyUser:
 			if r.ID != "logout" {

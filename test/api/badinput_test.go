@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"tidewire/api/rest"
+	"tidewire/api/route"
 )
 
 // number reads a JSON number that is whole.
@@ -259,7 +259,7 @@ func TestMalformedBodiesOfEveryJSONRoute(t *testing.T) {
 	t.Parallel()
 	a := sharedAPI(t)
 	for _, r := range routes() {
-		if r.Body != rest.JSON {
+		if r.Body != route.JSON {
 			continue
 		}
 		t.Run(r.ID, func(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"tidewire/api/rest"
+	"tidewire/api/route"
 )
 
 type headers = map[string]string
@@ -291,7 +291,7 @@ func TestEveryRouteSaysWhatItNeeds(t *testing.T) {
 		require.True(t, r.Public || r.Needs != "", "%s %s", r.Method, r.Path)
 		if r.Built() {
 			require.NotEmpty(t, r.ID)
-			require.True(t, r.Body != rest.JSON || r.Method != http.MethodGet)
+			require.True(t, r.Body != route.JSON || r.Method != http.MethodGet)
 		}
 	}
 }

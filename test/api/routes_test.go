@@ -10,12 +10,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tidewire/api/rest"
+	"tidewire/api/route"
 	"tidewire/auth"
 	"tidewire/web"
 )
 
 // routes is the real table of a node, streams included.
-func routes() []*rest.Route {
+func routes() []*route.Route {
 	return slices.Concat(rest.New(rest.Config{Auth: &auth.Auth{}}).Routes(), web.NewStreams(nil).Routes())
 }
 
@@ -170,7 +171,7 @@ var rows = map[string]row{
 
 // built yields the built routes of REST with their rows; a route without a row fails
 // the test. Streams are left to TestWebSocketHandshakes.
-func built(t *testing.T, use func(r *rest.Route, w row)) {
+func built(t *testing.T, use func(r *route.Route, w row)) {
 	t.Helper()
 	for _, r := range routes() {
 		if !r.Built() || r.Stream {
@@ -184,7 +185,7 @@ func built(t *testing.T, use func(r *rest.Route, w row)) {
 }
 
 // ask makes the row's right request for a resource. The resource must be there.
-func (w *row) ask(a *api, r *rest.Route, name, token string) *answer {
+func (w *row) ask(a *api, r *route.Route, name, token string) *answer {
 	a.t.Helper()
 	q := request{Method: r.Method, Path: w.path(name), Token: token}
 	if w.body != nil {
@@ -205,14 +206,14 @@ func TestEveryRowHasARoute(t *testing.T) {
 	for id := range rows {
 		left[id] = true
 	}
-	built(t, func(r *rest.Route, _ row) { delete(left, r.ID) })
+	built(t, func(r *route.Route, _ row) { delete(left, r.ID) })
 	require.Empty(t, left)
 }
 
 func TestEveryBuiltRouteDoesItsJobForTheAdministrator(t *testing.T) {
 	t.Parallel()
 	a := sharedAPI(t)
-	built(t, func(r *rest.Route, w row) {
+	built(t, func(r *route.Route, w row) {
 		t.Run(r.ID, func(t *testing.T) {
 			t.Parallel()
 			a := a.with(t)
@@ -237,7 +238,7 @@ func TestEveryBuiltRouteDoesItsJobForTheAdministrator(t *testing.T) {
 func TestAMissingThingIs404(t *testing.T) {
 	t.Parallel()
 	a := sharedAPI(t)
-	built(t, func(r *rest.Route, w row) {
+	built(t, func(r *route.Route, w row) {
 		parameters := strings.Contains(r.Path, "{")
 		require.Equal(t, parameters, w.missing != "", "%s: the row must say what a missing thing gives", r.ID)
 		if !parameters {

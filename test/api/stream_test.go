@@ -13,8 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
-	"tidewire/api/rest"
-	"tidewire/auth"
+	"tidewire/api/route"
 	"tidewire/internal/testkit/nodekit"
 	"tidewire/web"
 )
@@ -63,10 +62,10 @@ func TestWebSocketHandshakes(t *testing.T) {
 // panicking is a door whose handlers panic.
 type panicking struct{}
 
-func (panicking) Routes() []*rest.Route {
-	return []*rest.Route{
-		{Method: "POST", Path: "/v1/panic", ID: "panic", Public: true, Handle: func(*rest.Call) error { panic("secret") }},
-		{Method: "GET", Path: "/v1/late", ID: "late", Public: true, Handle: func(c *rest.Call) error {
+func (panicking) Routes() []*route.Route {
+	return []*route.Route{
+		{Method: "POST", Path: "/v1/panic", ID: "panic", Public: true, Handle: func(*route.Call) error { panic("secret") }},
+		{Method: "GET", Path: "/v1/late", ID: "late", Public: true, Handle: func(c *route.Call) error {
 			c.Header("Content-Length", "1")
 			panic(http.ErrBodyNotAllowed)
 		}},
@@ -79,7 +78,7 @@ func TestAPanicIsAProblem(t *testing.T) {
 	t.Parallel()
 	log := &nodekit.Log{}
 	s, err := web.New(web.Config{
-		API: rest.New(rest.Config{Auth: &auth.Auth{}}), Streams: panicking{}, Metrics: web.NewMetrics(prometheus.NewRegistry()),
+		Gate: route.New(route.Config{}), Streams: panicking{}, Metrics: web.NewMetrics(prometheus.NewRegistry()),
 		Logger: slog.New(slog.NewTextHandler(log, nil)),
 	})
 	require.NoError(t, err)

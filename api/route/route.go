@@ -1,4 +1,4 @@
-package rest
+package route
 
 import (
 	"context"
@@ -23,7 +23,7 @@ type Body uint8
 const (
 	NoBody  Body = iota
 	JSON         // application/json is required
-	RawBody      // any type but those that the handler refuses; the handler looks
+	RawBody      // any type but those that the route's Content refuses
 )
 
 // Unbuilt lists what the contract documents for a route and this version does not have
@@ -37,14 +37,18 @@ type Unbuilt struct {
 
 // Route is one row of the table.
 type Route struct {
-	Method  string
-	Path    string // with {name} for parameters
-	ID      string // the operation's id in the OpenAPI document
-	Public  bool   // needs no authentication
-	Needs   string // operation and resource, as docs/security.md lists them
-	Handle  Handler
-	Query   []string // parameters that the route knows
-	Body    Body
+	Method string
+	Path   string // with {name} for parameters
+	ID     string // the operation's id in the OpenAPI document
+	Public bool   // needs no authentication
+	Needs  string // operation and resource, as docs/security.md lists them
+	Handle Handler
+	Query  []string // parameters that the route knows
+	Body   Body
+	// Content refuses a body by its Content-Type, in place of what Body says; nil: nothing
+	// more does. It is called where the order of checks has 415, and not before the route is
+	// built.
+	Content func(c *Call) error
 	MaxBody int64    // bytes; 0: 1 MiB
 	Endless string   // media type whose bodies have no limit, since they are not held whole
 	Accept  []string // media types of the answer; empty: application/json
@@ -74,7 +78,7 @@ func (r *Route) maxBody() int64 {
 // types are the media types of the answer.
 func (r *Route) types() []string {
 	if len(r.Accept) == 0 {
-		return jsonOnly
+		return JSONOnly
 	}
 	return r.Accept
 }
@@ -84,12 +88,11 @@ func (r *Route) ginPath() string {
 	return strings.NewReplacer("{", ":", "}", "").Replace(r.Path)
 }
 
-// Register adds the routes, and those of other doors that need the same checks, to a
-// router; GET ones for HEAD too.
-func (a *API) Register(router gin.IRoutes, more []*Route) {
-	for _, r := range slices.Concat(a.Routes(), more) {
+// Register adds routes to a router; GET ones for HEAD too.
+func (g *Gate) Register(router gin.IRoutes, routes ...*Route) {
+	for _, r := range routes {
 		r.unbuilt = newHeaderNames(r.Unbuilt.Headers)
-		h := a.serve(r)
+		h := g.serve(r)
 		router.Handle(r.Method, r.ginPath(), h)
 		if r.Method == http.MethodGet && !r.Stream {
 			router.Handle(http.MethodHead, r.ginPath(), h)
@@ -98,25 +101,25 @@ func (a *API) Register(router gin.IRoutes, more []*Route) {
 }
 
 // serve wraps a route's handler with the checks that come before it.
-func (a *API) serve(r *Route) gin.HandlerFunc {
-	return func(g *gin.Context) {
-		c := &Call{Context: g, Route: r, api: a, hold: a.inflight.Hold()}
-		err := a.run(c)
+func (g *Gate) serve(r *Route) gin.HandlerFunc {
+	return func(x *gin.Context) {
+		c := &Call{Context: x, Route: r, gate: g, hold: g.inflight.Hold()}
+		err := g.run(c)
 		c.hold.Release()
 		if err != nil {
-			a.fail(c, err)
+			g.fail(c, err)
 		}
 	}
 }
 
 // run makes the checks in the order of precedence that the contract fixes.
-func (a *API) run(c *Call) error {
+func (g *Gate) run(c *Call) error {
 	c.query = noQuery
 	var queryErr error
 	if raw := c.Request.URL.RawQuery; raw != "" {
 		c.query, queryErr = parseQuery(raw)
 	}
-	if err := a.authenticate(c); err != nil {
+	if err := g.authenticate(c); err != nil {
 		return err
 	}
 	for _, check := range checks {
@@ -173,10 +176,10 @@ func parseQuery(raw string) (url.Values, error) {
 }
 
 // fail writes the problem, unless the answer has begun.
-func (a *API) fail(c *Call, err error) {
+func (g *Gate) fail(c *Call, err error) {
 	e := model.AsError(err)
 	if row := model.Row(e.Code); row.Status >= 500 && e.Code != model.NotImplemented {
-		a.logger.Log(context.Background(), failureLevel(c.Request.Context(), row.Status), "a request failed",
+		g.logger.Log(context.Background(), FailureLevel(c.Request.Context(), row.Status), "a request failed",
 			"method", c.Request.Method, "path", c.Route.Path,
 			"request_id", c.Writer.Header().Get("X-Request-Id"), "code", e.Code, "error", err)
 	}
@@ -187,17 +190,17 @@ func (a *API) fail(c *Call, err error) {
 		c.Writer.WriteHeader(clientGone)
 		return
 	}
-	problem.Write(c.Writer, e, c.occurrence())
+	problem.Write(c.Writer, e, c.Occurrence())
 }
 
 // clientGone is the status that metrics show for a request whose client went away before
 // the answer; it is never sent. The number is nginx's.
 const clientGone = 499
 
-// failureLevel is how loud a failed request is logged. A client that went away fails its
+// FailureLevel is how loud a failed request is logged. A client that went away fails its
 // own request, and a busy node must not write a line for each one that it refuses: what is
 // the matter is logged where it happens.
-func failureLevel(request context.Context, status int) slog.Level {
+func FailureLevel(request context.Context, status int) slog.Level {
 	switch {
 	case request.Err() != nil || status == http.StatusServiceUnavailable:
 		return slog.LevelDebug
@@ -221,16 +224,16 @@ func checkContentType(c *Call) error {
 		return err
 	}
 	switch {
-	case c.Route.Body == RawBody && c.Route.Built():
-		_, err := produceMedia(c)
-		return err
+	case c.Route.Content != nil && c.Route.Built():
+		return c.Route.Content(c)
 	case c.Route.Body != JSON || c.Request.Body == nil || c.Request.Body == http.NoBody:
 		return nil // without a body there is nothing to have a type: decode asks for one
 	}
-	return requireJSON(c.Request.Header)
+	return RequireJSON(c.Request.Header)
 }
 
-func requireJSON(h http.Header) error {
+// RequireJSON refuses a body that does not say it is JSON: 415.
+func RequireJSON(h http.Header) error {
 	ct := h.Get("Content-Type")
 	if ct == "application/json" { // what nearly everybody sends
 		return nil
@@ -239,10 +242,11 @@ func requireJSON(h http.Header) error {
 	if err != nil || mt != "application/json" {
 		return model.Errorf(model.UnsupportedMediaType, "the body must be application/json, not %q", ct)
 	}
-	return requireUTF8(params)
+	return RequireUTF8(params)
 }
 
-func requireUTF8(params map[string]string) error {
+// RequireUTF8 refuses another charset among the parameters of a media type: 415.
+func RequireUTF8(params map[string]string) error {
 	if cs, ok := params["charset"]; ok && !strings.EqualFold(cs, "utf-8") {
 		return model.Errorf(model.UnsupportedMediaType, "JSON is UTF-8 (RFC 8259); charset %q is not supported", cs)
 	}
@@ -262,9 +266,13 @@ func checkAccept(c *Call) error {
 	return model.Errorf(model.NotAcceptable, "this resource can be given as %s", strings.Join(types, ", "))
 }
 
-var jsonOnly = []string{"application/json"}
+// JSONOnly is the Content-Type of most answers, as a value of http.Header that all share:
+// it must not be changed.
+var JSONOnly = []string{"application/json"}
 
-func notBuilt(pointer, what string) error {
+// NotBuilt is the 501 for a part of a request that is documented and not built. The
+// pointer is as in model.FieldError.
+func NotBuilt(pointer, what string) error {
 	e := model.Errorf(model.NotImplemented, "%s is not built yet", what)
 	e.Fields = []model.FieldError{{Pointer: pointer, Detail: e.Detail}}
 	return e
@@ -278,27 +286,27 @@ func checkBuilt(c *Call) error {
 	}
 	for _, q := range r.Unbuilt.Query {
 		if c.query.Has(q) {
-			return notBuilt("query:"+q, "the query parameter "+q)
+			return NotBuilt("query:"+q, "the query parameter "+q)
 		}
 	}
 	if name := r.unbuilt.in(c.Request.Header); name != "" {
-		return notBuilt("header:"+name, "the header "+name)
+		return NotBuilt("header:"+name, "the header "+name)
 	}
 	if len(r.Unbuilt.Content) > 0 {
 		if mt := mediaType(c.Request.Header.Get("Content-Type")); slices.Contains(r.Unbuilt.Content, mt) {
-			return notBuilt("header:Content-Type", "a body of type "+mt)
+			return NotBuilt("header:Content-Type", "a body of type "+mt)
 		}
 	}
 	if h := c.Request.Header["Accept"]; len(h) > 0 && len(r.Unbuilt.Accept) > 0 {
 		if mt := coding.Media(h, append(slices.Clone(r.types()), r.Unbuilt.Accept...)); slices.Contains(r.Unbuilt.Accept, mt) {
-			return notBuilt("header:Accept", "an answer of type "+mt)
+			return NotBuilt("header:Accept", "an answer of type "+mt)
 		}
 	}
 	return nil
 }
 
 func mediaType(ct string) string {
-	if ct == jsonOnly[0] { // what nearly everybody sends
+	if ct == JSONOnly[0] { // what nearly everybody sends
 		return ct
 	}
 	if mt, _, err := mime.ParseMediaType(ct); err == nil {

@@ -1,10 +1,10 @@
-package rest
+package route
 
 import "tidewire/api/coding"
 
-// media is the type of the route's that the client likes best; checkAccept has seen to it
+// Media is the type of the route's that the client likes best; checkAccept has seen to it
 // that there is one.
-func (c *Call) media() string {
+func (c *Call) Media() string {
 	h := c.Request.Header["Accept"]
 	if len(h) == 0 {
 		return c.Route.types()[0]

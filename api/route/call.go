@@ -1,4 +1,4 @@
-package rest
+package route
 
 import (
 	"bytes"
@@ -28,11 +28,11 @@ type Call struct {
 	*gin.Context
 	Route      *Route
 	Principal  *auth.Principal // nil on public routes
+	Credential auth.Credential // what the principal was authenticated by; nil on public routes
 	query      url.Values
-	api        *API
-	credential auth.Credential // what the principal was authenticated by
-	coding     string          // of the body: gzip, zstd or "" for none
-	hold       inflight.Hold   // what the call counts for in the node's budget of bytes
+	gate       *Gate
+	coding     string        // of the body: gzip, zstd or "" for none
+	hold       inflight.Hold // what the call counts for in the node's budget of bytes
 }
 
 // Handler answers a call, or returns the error that becomes its problem.
@@ -40,14 +40,14 @@ type Handler func(c *Call) error
 
 // Caller is on whose behalf the call is made. It stays good after the request.
 func (c *Call) Caller() broker.Caller {
-	return broker.Caller{Principal: c.Principal, Host: c.host(), Credential: c.credential}
+	return broker.Caller{Principal: c.Principal, Host: c.Host(), Credential: c.Credential}
 }
 
-// host is the client's address. gin's way to it is longer, and of use only where proxies
+// Host is the client's address. gin's way to it is longer, and of use only where proxies
 // are trusted to tell it.
-func (c *Call) host() string {
+func (c *Call) Host() string {
 	addr := c.Request.RemoteAddr
-	if i := strings.LastIndexByte(addr, ':'); len(c.api.proxies) == 0 && i > 0 && addr[0] != '[' {
+	if i := strings.LastIndexByte(addr, ':'); len(c.gate.proxies) == 0 && i > 0 && addr[0] != '[' {
 		return addr[:i]
 	}
 	return c.ClientIP()
@@ -86,11 +86,21 @@ func checkPathName(parameter, name string) (why string) {
 	return ""
 }
 
+// PathPartition reads the partition of the path; a number below 0 or none is a 422.
+func (c *Call) PathPartition() (model.PartitionID, error) {
+	s := c.PathValue("partition")
+	n, err := strconv.ParseInt(s, 10, 32)
+	if err != nil || n < 0 {
+		return 0, model.Invalid("path:partition", "a partition is a whole number from 0, not %q", s)
+	}
+	return model.PartitionID(n), nil
+}
+
 // Query returns the parsed query, once.
 func (c *Call) Query() url.Values { return c.query }
 
-// only returns a query parameter that may be given once, and whether it was given.
-func (c *Call) only(name string) (string, bool) {
+// Only returns a query parameter that may be given once, and whether it was given.
+func (c *Call) Only(name string) (string, bool) {
 	v, ok := c.query[name]
 	if !ok {
 		return "", false
@@ -98,9 +108,9 @@ func (c *Call) only(name string) (string, bool) {
 	return v[0], true
 }
 
-// queryBool reads a true/false parameter.
-func (c *Call) queryBool(name string) (bool, error) {
-	switch v, ok := c.only(name); {
+// QueryBool reads a true/false parameter.
+func (c *Call) QueryBool(name string) (bool, error) {
+	switch v, ok := c.Only(name); {
 	case !ok || v == "false":
 		return false, nil
 	case v == "true":
@@ -110,26 +120,42 @@ func (c *Call) queryBool(name string) (bool, error) {
 	}
 }
 
-// intRange is what a whole number in the query may be.
-type intRange struct{ def, min, max int64 }
+// IntRange is what a whole number in the query may be.
+type IntRange struct{ Def, Min, Max int64 }
 
-// queryInt reads a whole number; out of range is a 422, never clamped.
-func (c *Call) queryInt(name string, r intRange) (int64, error) {
-	s, ok := c.only(name)
+// QueryInt reads a whole number; out of range is a 422, never clamped.
+func (c *Call) QueryInt(name string, r IntRange) (int64, error) {
+	s, ok := c.Only(name)
 	if !ok {
-		return r.def, nil
+		return r.Def, nil
 	}
 	n, err := strconv.ParseInt(s, 10, 64)
-	if err != nil || n < r.min || n > r.max {
-		return 0, model.Invalid("query:"+name, "%s must be a whole number from %d to %d, not %q", name, r.min, r.max, s)
+	if err != nil || n < r.Min || n > r.Max {
+		return 0, model.Invalid("query:"+name, "%s must be a whole number from %d to %d, not %q", name, r.Min, r.Max, s)
 	}
 	return n, nil
 }
 
-// ifMatch reads the If-Match header (RFC 9110 §13.1.1): "" for none or *, else the one
+// HeaderInt reads a whole number from 0 to most; nil where the header is not there.
+func (c *Call) HeaderInt(name string, most int64) (*int64, error) {
+	given := c.Request.Header[name]
+	switch len(given) {
+	case 0:
+		return nil, nil
+	case 1:
+		if n, err := strconv.ParseInt(given[0], 10, 64); err == nil && n >= 0 && n <= most {
+			return &n, nil
+		}
+	default:
+		return nil, model.Invalid("header:"+name, "%s is given more than once", name)
+	}
+	return nil, model.Invalid("header:"+name, "%s must be a whole number from 0 to %d, not %q", name, most, given[0])
+}
+
+// IfMatch reads the If-Match header (RFC 9110 §13.1.1): "" for none or *, else the one
 // entity tag. Of what is not a strong tag it makes one that matches no state: that is told
 // only once the caller's rights and the thing are known.
-func (c *Call) ifMatch() (metadata.ETag, error) {
+func (c *Call) IfMatch() (metadata.ETag, error) {
 	h := c.GetHeader("If-Match")
 	switch {
 	case h == "" || h == "*":
@@ -142,9 +168,9 @@ func (c *Call) ifMatch() (metadata.ETag, error) {
 	return metadata.ETag("not strong: " + h), nil
 }
 
-// matches checks an If-Match where no command carries it: in a dry run, and for a
+// Matches checks an If-Match where no command carries it: in a dry run, and for a
 // password, whose command checks the credentials instead.
-func matches(want, have metadata.ETag) error {
+func Matches(want, have metadata.ETag) error {
 	if want == "" || want == have {
 		return nil
 	}
@@ -159,7 +185,7 @@ func (c *Call) JSON(status int, v any) error {
 	if err := enc.Encode(v); err != nil {
 		return err
 	}
-	c.bytes(status, "application/json", b.Bytes())
+	c.Bytes(status, "application/json", b.Bytes())
 	return nil
 }
 
@@ -171,10 +197,12 @@ func (c *Call) Resource(status int, etag metadata.ETag, v any) error {
 
 func quoted(e metadata.ETag) string { return `"` + string(e) + `"` }
 
-func (c *Call) bytes(status int, mediaType string, b []byte) {
+// Bytes answers with a document of any type, compressed where the client and the route
+// allow it.
+func (c *Call) Bytes(status int, mediaType string, b []byte) {
 	h := c.Writer.Header()
-	if mediaType == jsonOnly[0] {
-		h["Content-Type"] = jsonOnly
+	if mediaType == JSONOnly[0] {
+		h["Content-Type"] = JSONOnly
 	} else {
 		h["Content-Type"] = []string{mediaType}
 	}
@@ -182,12 +210,14 @@ func (c *Call) bytes(status int, mediaType string, b []byte) {
 		b = coding.Answer(h, c.Request.Header["Accept-Encoding"], b)
 	}
 	h["Content-Length"] = []string{strconv.Itoa(len(b))}
-	h["Cache-Control"] = noStore
+	h["Cache-Control"] = NoStore
 	c.Writer.WriteHeader(status)
 	_, _ = c.Writer.Write(b) // the client may be gone
 }
 
-var noStore = []string{"no-store"}
+// NoStore is the Cache-Control of every answer, as a value of http.Header that all share:
+// it must not be changed.
+var NoStore = []string{"no-store"}
 
 // NoContent answers 204.
 func (c *Call) NoContent() error {
@@ -195,10 +225,16 @@ func (c *Call) NoContent() error {
 	return nil
 }
 
-// created sets the Location of a new resource, below the path prefix.
-func (c *Call) created(path ...string) {
+// Prefix is the path prefix of all addresses, "" or "/x/y".
+func (c *Call) Prefix() string { return c.gate.prefix }
+
+// Grow counts a call that holds so many bytes in all in the node's budget of them.
+func (c *Call) Grow(n int64) error { return c.hold.Grow(n) }
+
+// Created sets the Location of a new resource, below the path prefix.
+func (c *Call) Created(path ...string) {
 	var b strings.Builder
-	b.WriteString(c.api.prefix)
+	b.WriteString(c.gate.prefix)
 	for _, p := range path {
 		b.WriteByte('/')
 		b.WriteString(url.PathEscape(p))
@@ -206,9 +242,8 @@ func (c *Call) created(path ...string) {
 	c.Header("Location", b.String())
 }
 
-func (c *Call) occurrence() problem.Occurrence { return occurrence(c.Context) }
-
-func occurrence(c *gin.Context) problem.Occurrence {
+// Occurrence is what a problem tells of the request that met it.
+func (c *Call) Occurrence() problem.Occurrence {
 	m := c.Request.Method
 	return problem.Occurrence{
 		Path: problem.PathOf(c.Request), RequestID: c.Writer.Header().Get("X-Request-Id"),
@@ -222,10 +257,10 @@ var bodies = sync.Pool{New: func() any { b := make([]byte, 0, 4<<10); return &b 
 // maxPooledBody bounds what the pool keeps.
 const maxPooledBody = 4 << 20
 
-// readBody reads the body up to the route's limit and hands it to use, which must not
+// ReadBody reads the body up to the route's limit and hands it to use, which must not
 // keep it. A body that is longer is request-too-large, one that breaks off is
 // malformed.
-func (c *Call) readBody(use func([]byte) error) error {
+func (c *Call) ReadBody(use func([]byte) error) error {
 	buf := bodies.Get().(*[]byte)
 	defer func() {
 		if cap(*buf) <= maxPooledBody {

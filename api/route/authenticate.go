@@ -1,4 +1,4 @@
-package rest
+package route
 
 import (
 	"crypto/subtle"
@@ -22,33 +22,33 @@ const csrfHeader = "X-Csrf-Token"
 
 // authenticate finds out who calls: by the Authorization header where there is one, else by
 // a ticket in the query, else by a browser's cookie.
-func (a *API) authenticate(c *Call) error {
+func (g *Gate) authenticate(c *Call) error {
 	if c.Route.Public {
 		return nil
 	}
 	h := c.Request.Header["Authorization"]
 	switch {
 	case len(h) > 0:
-		return a.byBearer(c, h)
+		return g.byBearer(c, h)
 	case c.query.Has("ticket"):
-		return a.byTicket(c)
+		return g.byTicket(c)
 	}
-	return a.byCookie(c)
+	return g.byCookie(c)
 }
 
 // byBearer takes the token from the Authorization header (RFC 6750 §2.1).
-func (a *API) byBearer(c *Call, h []string) error {
+func (g *Gate) byBearer(c *Call, h []string) error {
 	const scheme = "bearer "
 	v := h[0]
 	if len(h) > 1 || len(v) <= len(scheme) || !strings.EqualFold(v[:len(scheme)], scheme) {
 		return model.Errorf(model.Unauthenticated, "the Authorization header must be: Bearer <token>")
 	}
 	token := strings.TrimSpace(v[len(scheme):])
-	p, err := a.tokens.Verify(c.Request.Context(), token)
+	p, err := g.tokens.Verify(c.Request.Context(), token)
 	if err != nil {
 		return err
 	}
-	c.Principal, c.credential = p, a.tokens.Credential(token)
+	c.Principal, c.Credential = p, g.tokens.Credential(token)
 	return nil
 }
 
@@ -62,7 +62,7 @@ func (c *Call) takesTicket() bool {
 	return slices.Contains(c.Route.Accept, events) && coding.Media(c.Request.Header["Accept"], c.Route.Accept) == events
 }
 
-func (a *API) byTicket(c *Call) error {
+func (g *Gate) byTicket(c *Call) error {
 	if !c.takesTicket() {
 		return model.Errorf(model.Unauthenticated, "a ticket opens a WebSocket or a stream of events, and nothing else")
 	}
@@ -70,11 +70,11 @@ func (a *API) byTicket(c *Call) error {
 	if len(given) != 1 {
 		return model.Errorf(model.Unauthenticated, "the ticket is given more than once")
 	}
-	p, held, err := a.service.UseTicket(c.Request.Context(), given[0])
+	p, held, err := g.service.UseTicket(c.Request.Context(), given[0])
 	if err != nil {
 		return err
 	}
-	c.Principal, c.credential = p, held
+	c.Principal, c.Credential = p, held
 	return nil
 }
 
@@ -85,7 +85,7 @@ func noCredentials() error {
 // byCookie takes a browser's session. Browsers send cookies along whatever page makes them
 // ask, so the page has to be one of ours, and what may change something has to bring what
 // only such a page can know.
-func (a *API) byCookie(c *Call) error {
+func (g *Gate) byCookie(c *Call) error {
 	if len(c.Request.Header["Cookie"]) == 0 {
 		return noCredentials()
 	}
@@ -93,7 +93,7 @@ func (a *API) byCookie(c *Call) error {
 	if len(given) != 1 {
 		return noCredentials()
 	}
-	session := a.service.Cookie(given[0].Value)
+	session := g.service.Cookie(given[0].Value)
 	if session == nil {
 		return model.Errorf(model.Unauthenticated, "the session cookie is not one of this cluster; log in again")
 	}
@@ -101,7 +101,7 @@ func (a *API) byCookie(c *Call) error {
 	if err != nil {
 		return err
 	}
-	if err := a.checkPage(c); err != nil {
+	if err := c.CheckPage(); err != nil {
 		return err
 	}
 	if m := c.Request.Method; m != http.MethodGet && m != http.MethodHead {
@@ -110,14 +110,14 @@ func (a *API) byCookie(c *Call) error {
 			return model.Errorf(model.CSRF, "a request that changes something needs, with a cookie, the header X-CSRF-Token; GET /v1/auth/me tells its value")
 		}
 	}
-	c.Principal, c.credential = p, session
+	c.Principal, c.Credential = p, session
 	return nil
 }
 
-// checkPage refuses requests that a page of another origin made a browser send: by
+// CheckPage refuses requests that a page of another origin made a browser send: by
 // Sec-Fetch-Site (W3C Fetch Metadata), and by Origin, which browsers send with every
 // WebSocket handshake. --cors-origin changes nothing here: other origins use tokens.
-func (a *API) checkPage(c *Call) error {
+func (c *Call) CheckPage() error {
 	switch c.Request.Header.Get("Sec-Fetch-Site") {
 	case "", "same-origin", "none":
 	default:
@@ -126,7 +126,7 @@ func (a *API) checkPage(c *Call) error {
 	switch origins := c.Request.Header["Origin"]; {
 	case len(origins) == 0 && !c.Route.Stream:
 		return nil
-	case len(origins) != 1 || !a.ownOrigin(c.Request, origins[0]):
+	case len(origins) != 1 || !c.gate.ownOrigin(c.Request, origins[0]):
 		return foreignPage()
 	}
 	return nil
@@ -137,13 +137,13 @@ func foreignPage() error {
 }
 
 // ownOrigin compares an origin with where the client believes to talk to.
-func (a *API) ownOrigin(r *http.Request, origin string) bool {
+func (g *Gate) ownOrigin(r *http.Request, origin string) bool {
 	u, err := url.Parse(origin)
 	if err != nil || u.Host == "" || u.User != nil || u.Path != "" {
 		return false
 	}
 	host := r.Host
-	if f := r.Header["X-Forwarded-Host"]; len(f) == 1 && a.byProxy(r) {
+	if f := r.Header["X-Forwarded-Host"]; len(f) == 1 && g.byProxy(r) {
 		host = f[0]
 	}
 	return strings.EqualFold(u.Host, host)
@@ -151,15 +151,15 @@ func (a *API) ownOrigin(r *http.Request, origin string) bool {
 
 // OwnOrigin reports whether a request comes from a page of this node's own, as the client
 // or a trusted proxy names the node.
-func (a *API) OwnOrigin(r *http.Request) bool {
+func (g *Gate) OwnOrigin(r *http.Request) bool {
 	origins := r.Header["Origin"]
-	return len(origins) == 1 && a.ownOrigin(r, origins[0])
+	return len(origins) == 1 && g.ownOrigin(r, origins[0])
 }
 
 // byProxy reports whether the request came through a proxy that is trusted to tell how it
 // was asked.
-func (a *API) byProxy(r *http.Request) bool {
-	if len(a.proxies) == 0 {
+func (g *Gate) byProxy(r *http.Request) bool {
+	if len(g.proxies) == 0 {
 		return false
 	}
 	at, err := netip.ParseAddrPort(r.RemoteAddr)
@@ -167,19 +167,19 @@ func (a *API) byProxy(r *http.Request) bool {
 		return false
 	}
 	addr := at.Addr().Unmap()
-	return slices.ContainsFunc(a.proxies, func(p netip.Prefix) bool { return p.Contains(addr) })
+	return slices.ContainsFunc(g.proxies, func(p netip.Prefix) bool { return p.Contains(addr) })
 }
 
 // encrypted reports whether the client came by TLS, here or at the proxy.
-func (a *API) encrypted(r *http.Request) bool {
+func (g *Gate) encrypted(r *http.Request) bool {
 	f := r.Header["X-Forwarded-Proto"]
-	return r.TLS != nil || len(f) == 1 && strings.EqualFold(f[0], "https") && a.byProxy(r)
+	return r.TLS != nil || len(f) == 1 && strings.EqualFold(f[0], "https") && g.byProxy(r)
 }
 
-// setCookie gives the browser its session, or with an empty value takes it away.
-func (a *API) setCookie(c *Call, value string) {
+// SetSession gives the browser its session's cookie, or with an empty value takes it away.
+func (c *Call) SetSession(value string) {
 	k := http.Cookie{
-		Name: SessionCookie, Value: value, Path: a.prefix, HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: a.encrypted(c.Request),
+		Name: SessionCookie, Value: value, Path: c.gate.prefix, HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: c.gate.encrypted(c.Request),
 	}
 	if k.Path == "" {
 		k.Path = "/"
@@ -190,9 +190,9 @@ func (a *API) setCookie(c *Call, value string) {
 	http.SetCookie(c.Writer, &k)
 }
 
-// csrfToken is the CSRF token of a call by cookie, nil of another.
-func (c *Call) csrfToken() *string {
-	if session, ok := c.credential.(auth.CookieCredential); ok {
+// CSRFToken is the CSRF token of a call by cookie, nil of another.
+func (c *Call) CSRFToken() *string {
+	if session, ok := c.Credential.(auth.CookieCredential); ok {
 		t := session.CSRFToken()
 		return &t
 	}

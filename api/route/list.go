@@ -1,4 +1,4 @@
-package rest
+package route
 
 import (
 	"cmp"
@@ -11,8 +11,8 @@ import (
 	"tidewire/internal/model"
 )
 
-// listQuery is the parameters that every list takes.
-var listQuery = []string{"limit", "page_token", "prefix", "q", "sort", "fields"}
+// ListQuery is the parameters that every list takes.
+var ListQuery = []string{"limit", "page_token", "prefix", "q", "sort", "fields"}
 
 // Page is one page of a list.
 type Page[T any] struct {
@@ -21,16 +21,16 @@ type Page[T any] struct {
 	Total         int     `json:"total"` // of all pages, after prefix and q
 }
 
-// listing describes how items of type T are listed as views of type V.
-type listing[T, V any] struct {
-	name func(T) string
-	// sorts holds what may be sorted by besides the name; a key is a string or a
+// Listing describes how items of type T are listed as views of type V.
+type Listing[T, V any] struct {
+	Name func(T) string
+	// Sorts holds what may be sorted by besides the name; a key is a string or a
 	// float64, the same type for all items.
-	sorts map[string]func(T) any
-	by    string // what the name is called in sort and in views
-	view  func(T) V
-	// unique tells items of one name apart; nil where names are unique.
-	unique func(T) string
+	Sorts map[string]func(T) any
+	By    string // what the name is called in sort and in views
+	View  func(T) V
+	// Unique tells items of one name apart; nil where names are unique.
+	Unique func(T) string
 }
 
 // pageToken is where the next page goes on: behind the item of this key and name, in
@@ -49,10 +49,10 @@ type keyed[T any] struct {
 	key  any
 }
 
-// serve answers with the page that the query asks for. The query is checked before
+// Serve answers with the page that the query asks for. The query is checked before
 // items is called, which authorises the caller and gives what it may see.
-func (l *listing[T, V]) serve(c *Call, items func() ([]T, error)) error {
-	limit, err := c.queryInt("limit", intRange{100, 1, 1000})
+func (l *Listing[T, V]) Serve(c *Call, items func() ([]T, error)) error {
+	limit, err := c.QueryInt("limit", IntRange{Def: 100, Min: 1, Max: 1000})
 	if err != nil {
 		return err
 	}
@@ -85,7 +85,7 @@ func (l *listing[T, V]) serve(c *Call, items func() ([]T, error)) error {
 			}
 			break
 		}
-		v, err := project(l.view(k.item), fields)
+		v, err := project(l.View(k.item), fields)
 		if err != nil {
 			return err
 		}
@@ -94,26 +94,26 @@ func (l *listing[T, V]) serve(c *Call, items func() ([]T, error)) error {
 	return c.JSON(http.StatusOK, page)
 }
 
-func (l *listing[T, V]) order(c *Call) (want pageToken, key func(T) any, descending bool, err error) {
-	want.Sort, _ = c.only("sort")
-	want.Prefix, _ = c.only("prefix")
-	want.Q, _ = c.only("q")
+func (l *Listing[T, V]) order(c *Call) (want pageToken, key func(T) any, descending bool, err error) {
+	want.Sort, _ = c.Only("sort")
+	want.Prefix, _ = c.Only("prefix")
+	want.Q, _ = c.Only("q")
 	name, descending := strings.CutPrefix(want.Sort, "-")
-	if name == "" && want.Sort == "" || name == l.by {
+	if name == "" && want.Sort == "" || name == l.By {
 		return want, func(T) any { return "" }, descending, nil
 	}
-	key, ok := l.sorts[name]
+	key, ok := l.Sorts[name]
 	if !ok {
 		return want, nil, false, model.Invalid("query:sort", "this list cannot be sorted by %q", name)
 	}
 	return want, key, descending, nil
 }
 
-func (l *listing[T, V]) filter(items []T, want pageToken, key func(T) any) []keyed[T] {
+func (l *Listing[T, V]) filter(items []T, want pageToken, key func(T) any) []keyed[T] {
 	q := strings.ToLower(want.Q)
 	found := make([]keyed[T], 0, len(items))
 	for _, it := range items {
-		name := l.name(it)
+		name := l.Name(it)
 		if strings.HasPrefix(name, want.Prefix) && (q == "" || strings.Contains(strings.ToLower(name), q)) {
 			found = append(found, keyed[T]{it, l.tie(it, name), key(it)})
 		}
@@ -122,11 +122,11 @@ func (l *listing[T, V]) filter(items []T, want pageToken, key func(T) any) []key
 }
 
 // tie is what orders items of one key.
-func (l *listing[T, V]) tie(it T, name string) string {
-	if l.unique == nil {
+func (l *Listing[T, V]) tie(it T, name string) string {
+	if l.Unique == nil {
 		return name
 	}
-	return name + "\x00" + l.unique(it)
+	return name + "\x00" + l.Unique(it)
 }
 
 // compareKeyed orders by key and then by name, which is unique.
@@ -148,7 +148,7 @@ func compareKeyed(ak any, an string, bk any, bn string, descending bool) int {
 
 // startOf reads the page token, nil without one.
 func startOf(c *Call, want pageToken) (*pageToken, error) {
-	s, ok := c.only("page_token")
+	s, ok := c.Only("page_token")
 	if !ok {
 		return nil, nil
 	}
@@ -186,8 +186,8 @@ func (t pageToken) encode() (*string, error) {
 	return &s, nil
 }
 
-func (l *listing[T, V]) fields(c *Call) ([]string, error) {
-	s, ok := c.only("fields")
+func (l *Listing[T, V]) fields(c *Call) ([]string, error) {
+	s, ok := c.Only("fields")
 	if !ok {
 		return nil, nil
 	}
