@@ -31,6 +31,9 @@ func (s *Store) Close() error {
 	s.cpMu.Lock()
 	defer s.cpMu.Unlock()
 	err = firstErr(err, s.checkpointCpLocked(true))
+	if s.cleanerBehind && err == nil { // the marker tells its generation
+		err = s.writeCleanerCpLocked()
+	}
 	for _, l := range logs {
 		failed := l.Failed()
 		err = firstErr(err, failed, l.closeFiles())

@@ -52,8 +52,10 @@ type Store struct {
 	cp       [cpKinds]checkpoint.File // guarded by cpMu
 	cpBehind [cpKinds]bool            // guarded by cpMu: the last write failed, the next round writes again
 	cleaner  checkpoint.File          // guarded by cpMu: where what is dirty begins, of logs that were compacted
-	stop     chan struct{}
-	loopDone sync.WaitGroup
+
+	cleanerBehind bool // guarded by cpMu: its last write failed, so that it is not known what the file has
+	stop          chan struct{}
+	loopDone      sync.WaitGroup
 
 	cleanSlot chan struct{} // held by the pass of compaction that has the dedupe buffer
 }
@@ -436,7 +438,12 @@ func (s *Store) setCleanPoint(l *Log, to model.Offset) error {
 
 func (s *Store) writeCleanerCpLocked() error {
 	s.cleaner.Generation++
-	return fsx.WriteFile(s.fs, s.path(cleanerFile), s.cleaner.Encode(cleanerFile))
+	s.cleanerBehind = true
+	if err := fsx.WriteFile(s.fs, s.path(cleanerFile), s.cleaner.Encode(cleanerFile)); err != nil {
+		return err
+	}
+	s.cleanerBehind = false
+	return nil
 }
 
 // forgetCleanPoint is for a log that does not have what was clean: another one of its key
