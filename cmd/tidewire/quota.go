@@ -15,7 +15,7 @@ func (a *app) quotaCommand() *cobra.Command {
 	return group("quota", "List, set and delete what users may do per second on each node", a.quotaList(), a.quotaSet(), a.quotaDelete())
 }
 
-var quotaColumns = []column{{"USER", "username"}, {"PRODUCE B/S", "produce_bytes_per_s"}, {"FETCH B/S", "fetch_bytes_per_s"}, {"REQUESTS/S", "requests_per_s"}}
+var quotaColumns = []string{"username", "produce_bytes_per_s", "fetch_bytes_per_s", "requests_per_s"}
 
 // allUsers is the name of the quota of all users that have none of their own.
 const allUsers = "*"
