@@ -12,7 +12,7 @@ import (
 // has no before, one that is gone no after. It looks at fields that are no secret, and costs
 // nothing where the images are the same.
 func Changes(old, next *metadata.Image, r Resource) (before, after map[string]any) {
-	if old == next || r.Name == "" {
+	if old == next || r.Name == "" && r.Type != "cluster" {
 		return nil, nil
 	}
 	before, after = describe(old, r), describe(next, r)

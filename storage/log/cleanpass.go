@@ -170,7 +170,7 @@ func (c *cleaning) progress(n int64) {
 
 // pace waits so that no more than CleanBytesPerSecond are read.
 func (c *cleaning) pace(n int64) error {
-	rate := c.l.store.o.CleanBytesPerSecond
+	rate := c.l.store.tuning.Load().CleanBytesPerSecond
 	if rate <= 0 {
 		return nil
 	}

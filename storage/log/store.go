@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"path"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"tidewire/internal/fsx"
@@ -28,12 +29,13 @@ const (
 
 // Store is one data folder. All methods are safe for concurrent use.
 type Store struct {
-	fs    *files.Cache // all files are opened through it
-	o     StoreOptions
-	log   *slog.Logger
-	sched *syncer.Scheduler
-	trash *trash.Trash
-	bin   *bin
+	fs     *files.Cache // all files are opened through it
+	o      StoreOptions
+	log    *slog.Logger
+	sched  *syncer.Scheduler
+	tuning atomic.Pointer[Tuning]
+	trash  *trash.Trash
+	bin    *bin
 
 	closedErr     *error
 	indexBufs     *index.Buffers
@@ -75,6 +77,7 @@ type decoder struct {
 func OpenStore(o StoreOptions) (*Store, error) {
 	o = o.withDefaults()
 	s := &Store{fs: files.New(o.FS, o.MaxOpenFiles), o: o, log: o.Logger, logs: map[logKey]*Log{}, names: map[string]logKey{}, folders: map[string]bool{}, stop: make(chan struct{}), cleanSlot: make(chan struct{}, 1), indexBufs: index.NewBuffers()}
+	s.Tune(o.Tuning)
 	var closed error = errClosed
 	s.closedErr = &closed
 	s.scanners.New = func() any { return new(scanner) }
