@@ -121,7 +121,6 @@ func unbuiltRoutes() []*route.Route {
 	for _, r := range []struct{ path, methods string }{
 		{"/v1/quotas", "GET"},
 		{"/v1/quotas/{username}", "GET PUT DELETE"},
-		{"/v1/topics/delete", "POST"},
 		{"/v1/topics/{topic}/groups", "GET"},
 		{"/v1/groups", "GET"},
 		{"/v1/groups/{group}", "GET DELETE"},
@@ -148,8 +147,6 @@ func unbuiltRoutes() []*route.Route {
 		{"/v1/reassignments/rebalance", "POST"},
 		{"/v1/reassignments/{topic}/{partition}", "DELETE"},
 		{"/v1/elections", "POST"},
-		{"/v1/operations", "GET"},
-		{"/v1/operations/{id}", "GET DELETE"},
 		{"/v1/audit", "GET"},
 		{"/v1/metrics/history", "GET"},
 	} {

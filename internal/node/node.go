@@ -262,9 +262,10 @@ func (n *Node) startAuth(ctx context.Context) error {
 
 func (n *Node) startBroker(ctx context.Context) error {
 	n.group = lifecycle.New(context.WithoutCancel(ctx))
+	account := n.openOperations()
 	n.broker = broker.New(broker.Config{
-		Inflation: n.inflation,
-		NodeID:    n.cfg.NodeID, Metadata: n.cluster, Authorizer: n.auth.Authorizer, Store: n.store,
+		Inflation: n.inflation, Operations: account,
+		NodeID: n.cfg.NodeID, Metadata: n.cluster, Authorizer: n.auth.Authorizer, Store: n.store,
 		Logger: n.logger, Group: n.group, Now: n.now, Monotonic: n.mono, Appended: n.noteAppended,
 		FetchMemory: max(int64(n.cfg.FetchMemory), 16<<20),
 	})
@@ -296,7 +297,7 @@ func (n *Node) startServer(context.Context) error {
 		Version: buildinfo.Version, Metrics: metrics.Handler(), Inflight: budget,
 		MetricsPublic: n.cfg.HTTP.MetricsPublic || n.cfg.Dev,
 	})
-	operate := ops.New(ops.Config{Broker: n.broker, Cluster: n.cluster})
+	operate := ops.New(ops.Config{Broker: n.broker, Cluster: n.cluster, Now: n.now})
 	friends := web.AllowedOrigins(n.cfg.HTTP.CORSOrigins)
 	n.streams = ws.New(ws.Config{
 		Broker: n.broker, Tokens: n.auth.Tokens, Logger: n.logger, Now: n.now, Group: n.group, Inflight: budget,
