@@ -74,7 +74,7 @@ func (cfg *topicConfig) rules() ingest.Rules {
 // Errors, all but timeout, storage-error and not-enough-replicas-after-append for batches that
 // were not applied: corrupt-batch, invalid-record, unsupported-compression, request-too-large;
 // forbidden, unknown-topic, unknown-partition; record-too-large (stored, or inflated),
-// invalid-timestamp, invalid-transaction-state (no transaction of this producer is open),
+// invalid-timestamp, rate-limited (the user's quota), invalid-transaction-state (no transaction of this producer is open),
 // out-of-order-sequence, fenced, unknown-producer, offset-mismatch, storage-full, leader-unavailable,
 // not-enough-replicas.
 func (b *Broker) ProduceBatches(ctx context.Context, c Caller, req *BatchRequest, use func(*BatchResult)) error {
@@ -98,6 +98,9 @@ func (b *Broker) ProduceBatches(ctx context.Context, c Caller, req *BatchRequest
 	checked := b.checked.Get(req.Timestamps)
 	defer b.checked.Put(checked)
 	if err := b.checkBatches(ctx, t, &parsed, req, checked); err != nil {
+		return err
+	}
+	if err := b.takeProduce(c, len(req.Batches)); err != nil {
 		return err
 	}
 	call := b.calls.Get().(*produceCall)

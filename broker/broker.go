@@ -10,6 +10,7 @@ import (
 	"tidewire/auth"
 	"tidewire/broker/operations"
 	"tidewire/broker/partition"
+	"tidewire/broker/quota"
 	"tidewire/cluster/metadata"
 	"tidewire/internal/budget"
 	"tidewire/internal/lifecycle"
@@ -73,6 +74,8 @@ type Config struct {
 	Operations *operations.Registry
 	// FetchMemory bounds the memory of all reads together, in bytes; 0 is 256 MiB.
 	FetchMemory int64
+	// Quotas limits what users may do; nil: nobody is limited.
+	Quotas *quota.Limiter
 }
 
 // fetchMemory is the default of Config.FetchMemory.
@@ -88,6 +91,7 @@ type Broker struct {
 	group      *lifecycle.Group
 	now        func() time.Time
 	appended   func(bytes int)
+	quotas     *quota.Limiter
 
 	topics      sync.Map   // name → *topic
 	calls       *sync.Pool // of *produceCall; a pool of its own, as their channels belong to this broker's time
@@ -130,11 +134,14 @@ func New(c Config) *Broker {
 	if c.Operations == nil {
 		c.Operations = operations.New(c.NodeID, c.Now)
 	}
+	if c.Quotas == nil {
+		c.Quotas = new(quota.Limiter)
+	}
 	if c.Inflation == nil {
 		c.Inflation = NewInflation()
 	}
 	return &Broker{
-		ops: c.Operations, appended: c.Appended, memory: budget.New("fetch-memory", c.FetchMemory), inflation: c.Inflation, ingest: ingest.NewPool(parallelInflation(), c.Inflation),
+		ops: c.Operations, appended: c.Appended, quotas: c.Quotas, memory: budget.New("fetch-memory", c.FetchMemory), inflation: c.Inflation, ingest: ingest.NewPool(parallelInflation(), c.Inflation),
 		nodeID: c.NodeID, meta: c.Metadata, authorizer: c.Authorizer, store: c.Store, logger: c.Logger,
 		group: c.Group, now: c.Now, draining: make(chan struct{}), guards: map[*Guard]string{},
 		retention:   retention{kick: make(chan struct{}, 1), clock: newClockWatch(c.Now, c.Monotonic)},

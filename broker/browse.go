@@ -27,6 +27,9 @@ type BrowseRequest struct {
 	// Follow goes on at the end. Without it the read is bounded by the latest offsets of
 	// its start, or of the start of the read that gave the cursor.
 	Follow bool
+	// Lasts says that the read is a stream, which asks Delay: it is not refused by the user's
+	// quota.
+	Lasts bool
 	// BufferBytes bounds what the read holds, beside one batch.
 	BufferBytes int
 }
@@ -51,8 +54,13 @@ type Browse struct {
 
 // Browse begins a read. Errors: forbidden, unknown-topic, unknown-partition,
 // invalid-argument (a cursor of another topic or of other partitions; too many
-// partitions), leader-unavailable, storage-error.
+// partitions), rate-limited (the user's quota), leader-unavailable, storage-error.
 func (b *Broker) Browse(ctx context.Context, c Caller, req *BrowseRequest) (*Browse, error) {
+	if !req.Lasts {
+		if err := b.allowFetch(c); err != nil {
+			return nil, err
+		}
+	}
 	x := &Browse{Stream: b.NewStream(c), asked: c, isolation: req.Isolation, follow: req.Follow}
 	if err := x.open(ctx, req); err != nil {
 		x.Close()
@@ -245,7 +253,10 @@ func (x *Browse) Reading() browse.Direction { return x.merge.Direction() }
 // storage-error, leader-unavailable.
 func (x *Browse) Scan(work int, visit func(browse.Item) browse.Verdict) (browse.Progress, error) {
 	records, bytes := 0, 0
-	defer func() { x.topic.t.rates.out(records, bytes) }()
+	defer func() {
+		x.topic.t.rates.out(records, bytes)
+		x.b.chargeFetch(x.asked, bytes)
+	}()
 	progress, err := x.merge.Scan(&x.filter, work, func(it browse.Item) browse.Verdict {
 		v := visit(it)
 		if v != browse.StopBefore {

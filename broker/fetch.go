@@ -94,7 +94,7 @@ type Visit func(r *record.Record, logAppendTime bool)
 // the next one.
 //
 // Errors: forbidden, unknown-topic, unknown-partition, offset-out-of-range (with
-// earliest and latest), rate-limited (no memory for it), leader-unavailable, storage-error.
+// earliest and latest), rate-limited (the user's quota, or no memory for it), leader-unavailable, storage-error.
 func (b *Broker) Fetch(ctx context.Context, c Caller, req *FetchRequest, visit Visit) (FetchInfo, error) {
 	f, err := b.begin(ctx, c, req)
 	if err != nil {
@@ -109,6 +109,7 @@ func (b *Broker) Fetch(ctx context.Context, c Caller, req *FetchRequest, visit V
 	}
 	f.visit, f.patience = visit, memoryPatience
 	err = f.more(ctx)
+	b.chargeFetch(c, f.info.Bytes)
 	return f.info, err
 }
 
@@ -123,6 +124,9 @@ func (b *Broker) begin(ctx context.Context, c Caller, req *FetchRequest) (*fetch
 	}
 	next, err := resolve(part, req.From, req.Isolation)
 	if err != nil {
+		return nil, err
+	}
+	if err := b.allowFetch(c); err != nil {
 		return nil, err
 	}
 	return &fetching{b: b, topic: t, part: part, req: req, owner: ownerOf(c), caller: c, info: FetchInfo{NextOffset: next}}, nil

@@ -124,6 +124,7 @@ func (b *Broker) FetchBatches(ctx context.Context, c Caller, req *FetchRequest) 
 		return nil, err
 	}
 	f.topic.rates.out(got.Records, got.Bytes)
+	b.chargeFetch(c, got.Bytes)
 	return got, nil
 }
 

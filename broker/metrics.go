@@ -20,7 +20,7 @@ func (b *Broker) RegisterMetrics(r prometheus.Registerer) {
 	desc := func(name, help string) *prometheus.Desc {
 		return prometheus.NewDesc("tidewire_"+name, help, nil, nil)
 	}
-	r.MustRegister(newCompactionCollector(&b.compaction))
+	r.MustRegister(newCompactionCollector(&b.compaction), newQuotaCollector(b.quotas))
 	r.MustRegister(&collector{
 		b:            b,
 		recordsIn:    desc("produced_records_total", "Records of produce requests that were appended or refused by their partition."),

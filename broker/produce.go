@@ -39,6 +39,10 @@ type ProduceRequest struct {
 	// batch; nil: none.
 	Sequence *partition.Sequence
 	Expected *model.Offset // what the log end must be, or nothing is appended
+
+	// Stream says that the request is one of many of a call that lasts, which asks
+	// ProduceDelay: it is counted in the user's quota, and not refused by it.
+	Stream bool
 }
 
 // RecordResult is what became of one record. With Err set the other fields, except
@@ -82,7 +86,7 @@ func newProducePool() *sync.Pool {
 // One partition's records are appended whole, at consecutive offsets and in request
 // order, or refused whole. Errors: forbidden, unknown-topic, unknown-partition,
 // invalid-argument (no key in a compacted topic), invalid-timestamp, record-too-large,
-// storage-full, leader-unavailable, not-enough-replicas, timeout; with Sequence fenced,
+// rate-limited (the user's quota), storage-full, leader-unavailable, not-enough-replicas, timeout; with Sequence fenced,
 // unknown-producer, out-of-order-sequence, invalid-transaction-state; with Expected
 // offset-mismatch.
 func (b *Broker) Produce(ctx context.Context, c Caller, req *ProduceRequest, use func(*ProduceResult)) error {
@@ -108,6 +112,12 @@ func (b *Broker) submit(ctx context.Context, c Caller, req *ProduceRequest) (*pr
 	if err := b.prepare(call, t, req); err != nil {
 		b.calls.Put(call)
 		return nil, err
+	}
+	if b.quotas.On() {
+		if err := b.countProduce(c, req); err != nil {
+			b.calls.Put(call)
+			return nil, err
+		}
 	}
 	b.appended(t.rates.in(req.Records))
 	call.submit(t, req)

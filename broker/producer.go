@@ -111,7 +111,9 @@ func (b *Batch) Submit() (old int) {
 		b.p.b.warnOld(t, b.adm.old, b.adm.now)
 	}
 	call.group(b.adm.parts)
-	b.p.b.appended(t.rates.in(b.req.Records))
+	n := t.rates.in(b.req.Records)
+	b.p.b.chargeProduce(b.p.guard.caller, n)
+	b.p.b.appended(n)
 	call.submit(t, &b.req)
 	return b.adm.old
 }

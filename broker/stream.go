@@ -149,7 +149,8 @@ func (t *StreamTopic) watch(p model.PartitionID, part *partition.Partition) {
 }
 
 // Read reads what an open partition has at once; the request's Topic and Wait are not
-// used. The caller's right is looked at, its token is not: see Check. Errors: forbidden,
+// used. The caller's right is looked at, its token is not: see Check. What is read counts in
+// the user's quota, which Delay tells. Errors: forbidden,
 // unknown-topic, offset-out-of-range (retention or a deletion of records has passed the
 // position), leader-unavailable, storage-error.
 func (t *StreamTopic) Read(ctx context.Context, req *FetchRequest, visit Visit) (FetchInfo, error) {
@@ -169,5 +170,6 @@ func (t *StreamTopic) Read(ctx context.Context, req *FetchRequest, visit Visit) 
 	}
 	f := fetching{b: t.s.b, topic: t.t, part: part, req: req, owner: ownerOf(t.s.Caller()), visit: visit, info: FetchInfo{NextOffset: next}}
 	err = f.more(ctx)
+	t.s.b.chargeFetch(t.s.Caller(), f.info.Bytes)
 	return f.info, err
 }

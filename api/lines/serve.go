@@ -126,10 +126,11 @@ type server struct {
 	sum      summary
 	scratch  []byte
 	results  recordjson.Results
-	tick     *time.Timer // for what happens by the clock: the token, a stalled client
-	late     *time.Timer // for the oldest flight
-	progress int64       // bytes moved either way when last looked
-	since    time.Time   // when there last was progress
+	tick     *time.Timer   // for what happens by the clock: the token, a stalled client
+	delay    time.Duration // until the user's quota lets more in; 0: now
+	late     *time.Timer   // for the oldest flight
+	progress int64         // bytes moved either way when last looked
+	since    time.Time     // when there last was progress
 }
 
 // flight is a batch under way.
@@ -163,6 +164,7 @@ func (s *server) run(ctx context.Context) {
 		if len(s.flights) == 0 && (s.ended || s.stopped != "") {
 			return
 		}
+		s.delay = s.c.Producer.Delay()
 		if s.mayTake() && s.take(ctx) {
 			continue
 		}
@@ -170,9 +172,10 @@ func (s *server) run(ctx context.Context) {
 	}
 }
 
-// mayTake tells whether further lines may be submitted.
+// mayTake tells whether further lines may be submitted. While the user's quota is used up the
+// body is not read any further than the window, so that the client is slowed.
 func (s *server) mayTake() bool {
-	return len(s.flights) < maxFlights && s.stopped == "" && !s.ended
+	return len(s.flights) < maxFlights && s.stopped == "" && !s.ended && s.delay == 0
 }
 
 // take submits a batch of what has arrived; false when there was nothing.
@@ -405,12 +408,19 @@ func (s *server) recheck(ctx context.Context) {
 	}
 }
 
-// untilTick is when the token ends, or to look again.
+// untilTick is when the token ends, the quota lets more in, or to look again.
 func (s *server) untilTick() time.Duration {
-	if s.c.Expires.IsZero() || s.stopped != "" {
+	if s.stopped != "" {
 		return lookAgain
 	}
-	return min(max(s.c.Expires.Sub(s.c.Now()), time.Millisecond), lookAgain)
+	left := lookAgain
+	if s.delay > 0 {
+		left = min(left, s.delay)
+	}
+	if !s.c.Expires.IsZero() {
+		left = min(left, s.c.Expires.Sub(s.c.Now()))
+	}
+	return max(left, time.Millisecond)
 }
 
 // cutStalled ends the connection of a client that has an answer to take, and for long

@@ -5,6 +5,7 @@ package problem
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
@@ -103,6 +104,9 @@ func Write(w http.ResponseWriter, err error, at Occurrence) {
 		h.Set("WWW-Authenticate", challenge(e.Code))
 	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
 		h.Set("Retry-After", strconv.Itoa(retrySeconds(e.RetryAfter)))
+		if e.Limit != nil {
+			setRateLimit(h, e.Limit)
+		}
 	}
 	b, err := json.Marshal(p)
 	if err != nil { // an extension member that JSON cannot carry: say the rest
@@ -121,6 +125,13 @@ func challenge(c model.Code) string {
 		return `Bearer realm="tidewire", error="invalid_token", error_description="The token has expired"`
 	}
 	return `Bearer realm="tidewire"`
+}
+
+// setRateLimit tells the limit as lists of structured fields (RFC 9651, and the draft that
+// model.RateLimit names). Names of policies are the project's own and need no escapes.
+func setRateLimit(h http.Header, l *model.RateLimit) {
+	h.Set("RateLimit-Policy", fmt.Sprintf("%q;q=%d;w=%d;qu=%q", l.Policy, l.Quota, l.WindowS, l.Unit))
+	h.Set("RateLimit", fmt.Sprintf("%q;r=%d;t=%d", l.Policy, l.Remaining, l.ResetS))
 }
 
 func retrySeconds(d time.Duration) int {

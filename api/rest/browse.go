@@ -146,6 +146,7 @@ func (a *API) browseRecords(c *route.Call) error {
 		return model.Errorf(model.RateLimited, "this node has the %d reads over partitions under way that it allows", maxBrowses)
 	}
 	defer a.browses.Add(-1)
+	q.req.Lasts = q.media != route.JSONOnly[0]
 	x, err := a.broker.Browse(c.Request.Context(), c.Caller(), &q.req)
 	if err != nil {
 		return err

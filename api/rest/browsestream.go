@@ -113,6 +113,10 @@ var errDraining = errors.New("the node is stopping")
 // run serves until the stream ends, and writes its last line.
 func (s *browsingStream) run() {
 	for {
+		if err := s.slow(); err != nil {
+			s.fail(err)
+			return
+		}
 		progress, err := s.step()
 		switch {
 		case err != nil:
@@ -173,16 +177,37 @@ func (s *browsingStream) visit(it browse.Item) browse.Verdict {
 	return verdict
 }
 
+// slow waits as long as the user's quota is used up.
+func (s *browsingStream) slow() error {
+	for {
+		delay := s.x.Delay()
+		if delay == 0 {
+			return nil
+		}
+		if err := s.rest(min(delay, route.RecheckEvery), nil); err != nil {
+			return err
+		}
+	}
+}
+
 // wait writes what is there and waits for more.
 func (s *browsingStream) wait() error {
+	if err := s.rest(route.RecheckEvery, s.x.Changed()); err != nil {
+		return err
+	}
+	return s.x.Renew(s.ctx)
+}
+
+// rest writes what is there and does nothing for a time, or until it is woken.
+func (s *browsingStream) rest(most time.Duration, woken <-chan struct{}) error {
 	if err := s.write(); err != nil {
 		return err
 	}
 	s.x.Rest()
-	tick := time.NewTimer(route.RecheckEvery)
+	tick := time.NewTimer(most)
 	defer tick.Stop()
 	select {
-	case <-s.x.Changed():
+	case <-woken:
 	case <-tick.C:
 	case <-s.a.broker.Draining():
 		return errDraining
@@ -196,11 +221,9 @@ func (s *browsingStream) wait() error {
 	if time.Since(s.told) >= quietEvery {
 		s.buf = s.form.quiet(s.buf, s.x.Here(), &s.fit, s.x.Scanned())
 		s.told = time.Now()
-		if err := s.write(); err != nil {
-			return err
-		}
+		return s.write()
 	}
-	return s.x.Renew(s.ctx)
+	return nil
 }
 
 // write sends the buffer.

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"tidewire/api/route"
+	"tidewire/broker/quota"
 )
 
 // Routes is the table of all documented endpoints under REST, those not built yet
@@ -81,13 +82,31 @@ func (a *API) recordRoutes() []*route.Route {
 	const one = "/v1/topics/{topic}/partitions/{partition}/records"
 	raw := slices.Concat([]string{"acks", "timeout_ms", "results"}, rawParameters)
 	return []*route.Route{
-		{Method: post, Path: "/v1/topics/{topic}/records", ID: "produce", Needs: "write topic", Body: route.RawBody, Content: checkProduceType, MaxBody: maxProduceBody, Endless: ndjson, Records: true, Query: raw, Handle: a.produceRecords, Unbuilt: unbuiltProduce},
-		{Method: post, Path: one, ID: "producePartition", Needs: "write topic", Body: route.RawBody, Content: checkProduceType, MaxBody: maxProduceBody, Endless: ndjson, Records: true, Query: raw, Handle: a.producePartition, Unbuilt: unbuiltProduce},
+		{Method: post, Path: "/v1/topics/{topic}/records", ID: "produce", Needs: "write topic", Body: route.RawBody, Content: checkProduceType, Quota: producing, MaxBody: maxProduceBody, Endless: ndjson, Records: true, Query: raw, Handle: a.produceRecords, Unbuilt: unbuiltProduce},
+		{Method: post, Path: one, ID: "producePartition", Needs: "write topic", Body: route.RawBody, Content: checkProduceType, Quota: producing, MaxBody: maxProduceBody, Endless: ndjson, Records: true, Query: raw, Handle: a.producePartition, Unbuilt: unbuiltProduce},
 		{Method: post, Path: "/v1/producers", ID: "createProducer", Needs: "idempotent-write cluster, or write to any topic", Handle: a.createProducer},
-		{Method: get, Path: "/v1/topics/{topic}/records", ID: "browse", Needs: "read topic", Records: true, Query: browseQuery, Accept: browseAccept, Handle: a.browseRecords},
-		{Method: get, Path: one, ID: "fetch", Needs: "read topic", Records: true, Query: fetchQuery, Accept: fetchMedia, Handle: a.fetchRecords},
-		{Method: get, Path: one + "/{offset}", ID: "getRecord", Needs: "read topic", Records: true, Query: recordQuery, Accept: recordMedia, Handle: a.getRecord},
+		{Method: get, Path: "/v1/topics/{topic}/records", ID: "browse", Needs: "read topic", Records: true, Quota: browsed, Query: browseQuery, Accept: browseAccept, Handle: a.browseRecords},
+		{Method: get, Path: one, ID: "fetch", Needs: "read topic", Records: true, Quota: fetching, Query: fetchQuery, Accept: fetchMedia, Handle: a.fetchRecords},
+		{Method: get, Path: one + "/{offset}", ID: "getRecord", Needs: "read topic", Records: true, Quota: fetching, Query: recordQuery, Accept: recordMedia, Handle: a.getRecord},
 	}
+}
+
+// producing, fetching and browsed tell which limit of its user a call stands for. Lines and
+// streams are slowed instead, by who reads and writes them.
+func producing(c *route.Call) quota.Kind {
+	if media, err := produceMedia(c); err == nil && media == mediaLines {
+		return quota.Requests
+	}
+	return quota.Produce
+}
+
+func fetching(*route.Call) quota.Kind { return quota.Fetch }
+
+func browsed(c *route.Call) quota.Kind {
+	if c.Media() != route.JSONOnly[0] {
+		return quota.Requests
+	}
+	return quota.Fetch
 }
 
 func (a *API) clusterRoutes() []*route.Route {
@@ -119,8 +138,6 @@ var anything = []string{
 func unbuiltRoutes() []*route.Route {
 	var out []*route.Route
 	for _, r := range []struct{ path, methods string }{
-		{"/v1/quotas", "GET"},
-		{"/v1/quotas/{username}", "GET PUT DELETE"},
 		{"/v1/topics/{topic}/groups", "GET"},
 		{"/v1/groups", "GET"},
 		{"/v1/groups/{group}", "GET DELETE"},

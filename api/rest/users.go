@@ -45,6 +45,7 @@ type UserDeletion struct {
 	Sessions int    `json:"sessions"`
 	Tokens   int    `json:"tokens"`
 	ACLs     int    `json:"acls"`
+	Quota    bool   `json:"quota"` // the user has one of its own
 }
 
 func (a *API) userView(u *metadata.User) UserView {
@@ -244,7 +245,7 @@ func (a *API) deleteUser(c *route.Call) error {
 
 func (a *API) userDeletion(u *metadata.User) UserDeletion {
 	img := a.cluster.Image()
-	d := UserDeletion{Username: u.Name}
+	d := UserDeletion{Username: u.Name, Quota: img.Quota(u.Name) != nil}
 	for range img.SessionsOf(u.Name) {
 		d.Sessions++
 	}

@@ -5,8 +5,18 @@ import (
 	"net/netip"
 
 	"tidewire/auth"
+	"tidewire/broker/quota"
 	"tidewire/internal/inflight"
 )
+
+// Limits counts requests against the quotas of users.
+type Limits interface {
+	// Limited reports whether anybody has a quota.
+	Limited() bool
+	// Admit counts a request, or refuses it with rate-limited: also where the limit of its
+	// kind is used up already.
+	Admit(user string, kind quota.Kind) error
+}
 
 // Config is what a Gate is made of.
 type Config struct {
@@ -19,6 +29,8 @@ type Config struct {
 	Proxies []netip.Prefix
 	// Inflight bounds the bytes of requests under way; nil: nothing does.
 	Inflight *inflight.Budget
+	// Limits are the quotas of users; nil: nobody is limited.
+	Limits Limits
 }
 
 // Gate lets requests through to the handlers of routes.
@@ -29,11 +41,13 @@ type Gate struct {
 	prefix   string
 	proxies  []netip.Prefix
 	inflight *inflight.Budget
+	limits   Limits
 }
 
 // New returns a Gate that serves nothing until Register.
 func New(c Config) *Gate {
 	return &Gate{
 		service: c.Service, tokens: c.Tokens, logger: c.Logger, prefix: c.Prefix, proxies: c.Proxies, inflight: c.Inflight,
+		limits: c.Limits,
 	}
 }

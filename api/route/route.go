@@ -13,6 +13,7 @@ import (
 
 	"tidewire/api/coding"
 	"tidewire/api/problem"
+	"tidewire/broker/quota"
 	"tidewire/internal/model"
 )
 
@@ -49,7 +50,10 @@ type Route struct {
 	// more does. It is called where the order of checks has 415, and not before the route is
 	// built.
 	Content func(c *Call) error
-	MaxBody int64    // bytes; 0: 1 MiB
+	MaxBody int64 // bytes; 0: 1 MiB
+	// Quota tells which limit of the user's the call stands for besides that of requests; nil:
+	// none, and so for calls that are slowed instead of refused.
+	Quota   func(c *Call) quota.Kind
 	Endless string   // media type whose bodies have no limit, since they are not held whole
 	Accept  []string // media types of the answer; empty: application/json
 	Unbuilt Unbuilt
@@ -149,7 +153,7 @@ func (g *Gate) run(c *Call) error {
 var noQuery = url.Values{}
 
 // checks come after authentication, in this order.
-var checks = []func(*Call) error{checkLength, checkContentType, checkAccept, checkBuilt}
+var checks = []func(*Call) error{checkLength, checkContentType, checkAccept, checkQuota, checkBuilt}
 
 // parseQuery is url.ParseQuery, with less work where nothing is escaped.
 func parseQuery(raw string) (url.Values, error) {
@@ -264,6 +268,20 @@ func checkAccept(c *Call) error {
 		return nil
 	}
 	return model.Errorf(model.NotAcceptable, "this resource can be given as %s", strings.Join(types, ", "))
+}
+
+// checkQuota counts the request against the user's quota. What is not below /v1 is for
+// monitoring and not counted.
+func checkQuota(c *Call) error {
+	limits := c.gate.limits
+	if limits == nil || c.Principal == nil || !limits.Limited() || !strings.HasPrefix(c.Route.Path, "/v1/") {
+		return nil
+	}
+	kind := quota.Requests
+	if c.Route.Quota != nil {
+		kind = c.Route.Quota(c)
+	}
+	return limits.Admit(c.Principal.Name, kind)
 }
 
 // JSONOnly is the Content-Type of most answers, as a value of http.Header that all share:

@@ -111,6 +111,18 @@ func TestRefusals(t *testing.T) {
 		"producer ids of an old life": {cmd: AllocateProducerIDs{Broker: 1, Epoch: 1, Size: 1}, want: model.Fenced},
 		"producer ids of nobody":      {cmd: AllocateProducerIDs{Broker: 9, Epoch: 1, Size: 1}, want: model.UnknownBroker},
 		"unfence an old life":         {cmd: UnfenceBroker{ID: 2, Epoch: 1}, want: model.Fenced},
+		"quota of nobody":             {cmd: SetQuota{User: "u", Limits: QuotaLimits{RequestsPerS: limit(1)}}, want: model.UnknownUser},
+		"quota of all":                {cmd: SetQuota{User: DefaultQuota, Limits: QuotaLimits{RequestsPerS: limit(1)}}},
+		"quota without limits":        {cmd: SetQuota{User: "alice"}, want: model.InvalidArgument},
+		"quota of 0":                  {cmd: SetQuota{User: "alice", Limits: QuotaLimits{FetchBytesPerS: limit(0)}}, want: model.InvalidArgument},
+		"largest quota":               {cmd: SetQuota{User: "alice", Limits: QuotaLimits{FetchBytesPerS: limit(1<<53 - 1)}}},
+		"quota beyond JSON's numbers": {cmd: SetQuota{User: "alice", Limits: QuotaLimits{FetchBytesPerS: limit(1 << 53)}}, want: model.InvalidArgument},
+		"new quota by an etag":        {cmd: SetQuota{User: "alice", Limits: QuotaLimits{FetchBytesPerS: limit(1)}, IfMatch: "1"}, want: model.ETagMismatch},
+		"quota by an old etag":        {given: []Command{SetQuota{User: "alice", Limits: QuotaLimits{FetchBytesPerS: limit(1)}}}, cmd: SetQuota{User: "alice", Limits: QuotaLimits{FetchBytesPerS: limit(2)}, IfMatch: "1"}, want: model.ETagMismatch},
+		"delete no quota":             {cmd: DeleteQuota{User: "alice"}, want: model.NotFound},
+		"delete no quota of all":      {cmd: DeleteQuota{User: DefaultQuota}, want: model.NotFound},
+		"delete the quota of nobody":  {cmd: DeleteQuota{User: "u"}, want: model.UnknownUser},
+		"delete a quota by old etag":  {given: []Command{SetQuota{User: "alice", Limits: QuotaLimits{FetchBytesPerS: limit(1)}}}, cmd: DeleteQuota{User: "alice", IfMatch: "1"}, want: model.ETagMismatch},
 		"node id in use":              {cmd: RegisterBroker{ID: 1, StorageID: "other"}, want: model.Conflict},
 		"negative node id":            {cmd: RegisterBroker{ID: -1, StorageID: "other"}, want: model.InvalidArgument},
 	} {
@@ -191,6 +203,8 @@ func TestADeletedUserLeavesNothingBehind(t *testing.T) {
 		CreateSession{ID: "s1", User: "alice", IfEpoch: 8, RefreshHash: []byte("h"), ExpiresAt: t0 + day, Now: t0},
 		CreateAPIToken{ID: "t1", User: "alice", Name: "ci", Now: t0},
 		CreateACL{ID: "r1", Rule: rule("User:alice", "x", PatternLiteral)},
+		SetQuota{User: "alice", Limits: QuotaLimits{RequestsPerS: limit(3)}},
+		SetQuota{User: DefaultQuota, Limits: QuotaLimits{RequestsPerS: limit(5)}},
 		CreateACL{ID: "r2", Rule: rule("User:alicia", "x", PatternLiteral)})...)
 	m, d, res := Apply(m, 100, DeleteUser{Name: "alice"})
 	require.Nil(t, res.Refusal)
@@ -198,8 +212,11 @@ func TestADeletedUserLeavesNothingBehind(t *testing.T) {
 	require.Nil(t, m.APIToken("t1"))
 	require.Nil(t, m.ACL("r1"))
 	require.NotNil(t, m.ACL("r2"))
+	require.Nil(t, m.Quota("alice"))
+	require.NotNil(t, m.Quota(DefaultQuota))
 	require.Equal(t, Delta{
-		Users: map[string]Change{"alice": Deleted}, Sessions: map[string]Change{"s1": Deleted},
+		Quotas: map[string]Change{"alice": Deleted},
+		Users:  map[string]Change{"alice": Deleted}, Sessions: map[string]Change{"s1": Deleted},
 		APITokens: map[string]Change{"t1": Deleted}, ACLs: map[string]Change{"r1": Deleted},
 	}, d)
 }

@@ -124,6 +124,9 @@ func applyDeleteUser(t *tx, c DeleteUser) (any, *model.Error) {
 	for _, r := range t.matchACLs(ACLFields{Principal: UserPrincipal(u.Name)}) {
 		t.removeACL(r)
 	}
+	if q, has := t.quotas.Get([]byte(u.Name)); has {
+		t.removeQuota(q)
+	}
 	t.removeUser(u)
 	return u, nil
 }

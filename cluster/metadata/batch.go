@@ -72,7 +72,8 @@ type tx struct {
 	sessions owned[*Session]
 	tokens   owned[*APIToken]
 
-	keys *iradix.Txn[*SigningKey]
+	keys   *iradix.Txn[*SigningKey]
+	quotas *iradix.Txn[*Quota]
 
 	enabledAdmins int
 }
@@ -99,6 +100,7 @@ func newTx(m *Image) *tx {
 		sessions:      owned[*Session]{m.sessions.Txn(), m.sessionsOf.Txn(), m.sessionsExpiry.Txn()},
 		tokens:        owned[*APIToken]{m.tokens.Txn(), m.tokensOf.Txn(), m.tokensExpiry.Txn()},
 		keys:          m.keys.Txn(),
+		quotas:        m.quotas.Txn(),
 		enabledAdmins: m.enabledAdmins,
 	}
 }
@@ -121,6 +123,7 @@ func (t *tx) commit() *Image {
 		tokensOf:       t.tokens.byUser.CommitOnly(),
 		tokensExpiry:   t.tokens.expiry.CommitOnly(),
 		keys:           t.keys.CommitOnly(),
+		quotas:         t.quotas.CommitOnly(),
 		enabledAdmins:  t.enabledAdmins,
 	}
 }
@@ -263,6 +266,16 @@ func (t *tx) putKey(k *SigningKey) {
 func (t *tx) removeKey(k *SigningKey) {
 	t.keys.Delete([]byte(k.KID))
 	note(&t.delta.SigningKeys, k.KID, Deleted)
+}
+
+func (t *tx) putQuota(q *Quota) {
+	_, existed := t.quotas.Insert([]byte(q.User), q)
+	note(&t.delta.Quotas, q.User, putChange(existed))
+}
+
+func (t *tx) removeQuota(q *Quota) {
+	t.quotas.Delete([]byte(q.User))
+	note(&t.delta.Quotas, q.User, Deleted)
 }
 
 func putChange(existed bool) Change {

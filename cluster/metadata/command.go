@@ -150,11 +150,34 @@ type SetPassword struct {
 	IfEpoch     uint64      `json:"if_epoch"`
 }
 
-// DeleteUser deletes a user with its sessions, its API tokens and the ACL rules of
-// its principal: a later user of that name is somebody else. Refusals: unknown-user,
+// DeleteUser deletes a user with its sessions, its API tokens, its quota and the ACL rules
+// of its principal: a later user of that name is somebody else. Refusals: unknown-user,
 // etag-mismatch, last-admin. Value: *User as it was.
 type DeleteUser struct {
 	Name    string `json:"name"`
+	IfMatch ETag   `json:"if_match"`
+}
+
+// SetQuota gives a user, or with the name DefaultQuota all users, the limits. They replace
+// those that were there; equal ones stay as they are. Refusals: unknown-user, etag-mismatch
+// (also when IfMatch is set and there are none yet), invalid-argument with pointers.
+// Value: QuotaSet.
+type SetQuota struct {
+	User    string      `json:"user"`
+	Limits  QuotaLimits `json:"limits"`
+	IfMatch ETag        `json:"if_match"`
+}
+
+// QuotaSet is the value of SetQuota.
+type QuotaSet struct {
+	Quota   *Quota
+	Existed bool // there were limits before
+}
+
+// DeleteQuota takes a user's limits away. Refusals: unknown-user, not-found, etag-mismatch.
+// Value: *Quota as it was.
+type DeleteQuota struct {
+	User    string `json:"user"`
 	IfMatch ETag   `json:"if_match"`
 }
 

@@ -24,6 +24,7 @@ type Delta struct {
 	Sessions    map[string]Change // by id
 	APITokens   map[string]Change // by id
 	SigningKeys map[string]Change // by kid
+	Quotas      map[string]Change // by user
 	Cluster     bool              // Cluster() differs in anything
 	// ClusterConfig is set when the cluster's config changed. The config in force of
 	// any topic may then have changed without the topic being listed in Topics.
@@ -34,6 +35,7 @@ type Delta struct {
 func (d *Delta) IsEmpty() bool {
 	return len(d.Topics) == 0 && len(d.Brokers) == 0 && len(d.Users) == 0 && len(d.ACLs) == 0 &&
 		len(d.Sessions) == 0 && len(d.APITokens) == 0 && len(d.SigningKeys) == 0 &&
+		len(d.Quotas) == 0 &&
 		!d.Cluster && !d.ClusterConfig
 }
 
@@ -46,6 +48,7 @@ func (d *Delta) Merge(next Delta) {
 	mergeChanges(&d.Sessions, next.Sessions)
 	mergeChanges(&d.APITokens, next.APITokens)
 	mergeChanges(&d.SigningKeys, next.SigningKeys)
+	mergeChanges(&d.Quotas, next.Quotas)
 	d.Cluster = d.Cluster || next.Cluster
 	d.ClusterConfig = d.ClusterConfig || next.ClusterConfig
 }

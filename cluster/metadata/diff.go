@@ -18,6 +18,7 @@ func Diff(old, next *Image) Delta {
 	d.Sessions = diffTrees(old.sessions, next.sessions, func(s *Session) string { return s.ID })
 	d.APITokens = diffTrees(old.tokens, next.tokens, func(t *APIToken) string { return t.ID })
 	d.SigningKeys = diffTrees(old.keys, next.keys, func(k *SigningKey) string { return k.KID })
+	d.Quotas = diffTrees(old.quotas, next.quotas, func(q *Quota) string { return q.User })
 	d.ACLs = diffTrees(old.aclsByID, next.aclsByID, func(r *ACL) string { return r.ID })
 	d.Cluster = !reflect.DeepEqual(old.cluster, next.cluster)
 	d.ClusterConfig = !reflect.DeepEqual(old.cluster.Config, next.cluster.Config)

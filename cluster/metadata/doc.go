@@ -2,7 +2,7 @@
 // commands go in, an immutable Image, a Delta and a Result come out.
 //
 // Purpose. Everything a cluster must agree on lives in the Image: brokers, topics
-// with their partitions, users, ACL rules, sessions, API tokens, signing keys, the
+// with their partitions, users, ACL rules, quotas, sessions, API tokens, signing keys, the
 // cluster's own settings and the producer-id cursor. A change is a Command, one Go
 // struct per kind, that raft orders and Apply folds into the image.
 //

@@ -27,6 +27,7 @@ const (
 	sectionSession
 	sectionAPIToken
 	sectionSigningKey
+	sectionQuota
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -58,6 +59,9 @@ func Encode(m *Image) []byte {
 	}
 	for k := range m.SigningKeys() {
 		e.add(sectionSigningKey, k)
+	}
+	for q := range m.Quotas() {
+		e.add(sectionQuota, q)
 	}
 	e.buf = append(e.buf, sectionEnd)
 	return e.seal()
@@ -123,6 +127,7 @@ type Contents struct {
 	Sessions    []*Session
 	APITokens   []*APIToken
 	SigningKeys []*SigningKey
+	Quotas      []*Quota
 }
 
 func (c *Contents) add(section byte, body []byte) error {
@@ -146,6 +151,8 @@ func (c *Contents) add(section byte, body []byte) error {
 		return decodeInto(body, &c.APITokens)
 	case sectionSigningKey:
 		return decodeInto(body, &c.SigningKeys)
+	case sectionQuota:
+		return decodeInto(body, &c.Quotas)
 	}
 	return errors.New("there is no such section")
 }
@@ -226,9 +233,13 @@ func (t *tx) loadRest(c Contents) error {
 	for _, k := range c.SigningKeys {
 		t.putKey(k)
 	}
+	for _, q := range c.Quotas {
+		t.putQuota(q)
+	}
 	d := &t.delta
 	if len(d.Brokers) != len(c.Brokers) || len(d.Users) != len(c.Users) || len(d.ACLs) != len(c.ACLs) ||
-		len(d.Sessions) != len(c.Sessions) || len(d.APITokens) != len(c.APITokens) || len(d.SigningKeys) != len(c.SigningKeys) {
+		len(d.Sessions) != len(c.Sessions) || len(d.APITokens) != len(c.APITokens) || len(d.SigningKeys) != len(c.SigningKeys) ||
+		len(d.Quotas) != len(c.Quotas) {
 		return fmt.Errorf("%w: %w", ErrImageForm, errTwice)
 	}
 	return nil

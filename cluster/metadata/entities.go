@@ -213,6 +213,31 @@ const (
 	Deny  Permission = "deny"
 )
 
+// DefaultQuota is the name under which the limits of all users lie that have none of their
+// own. No user can have it.
+const DefaultQuota = "*"
+
+// MaxQuota is the largest limit: what JSON numbers hold exactly.
+const MaxQuota = 1<<53 - 1
+
+// QuotaLimits are what a user may do on each node, per second; nil: as DefaultQuota says, or
+// without limit.
+type QuotaLimits struct {
+	ProduceBytesPerS *int64 `json:"produce_bytes_per_s"`
+	FetchBytesPerS   *int64 `json:"fetch_bytes_per_s"`
+	RequestsPerS     *int64 `json:"requests_per_s"`
+}
+
+// Quota is the limits of one user, or of all under DefaultQuota.
+type Quota struct {
+	User string `json:"user"`
+	QuotaLimits
+	Version uint64 `json:"version"`
+}
+
+// ETag is the etag of the limits.
+func (q *Quota) ETag() ETag { return etagOf(q.Version) }
+
 // Session is one login: a family of refresh tokens with all its rotations, or a browser's
 // cookie, whose value stays the same.
 type Session struct {

@@ -34,6 +34,8 @@ type Image struct {
 
 	keys *iradix.Tree[*SigningKey] // by kid
 
+	quotas *iradix.Tree[*Quota] // by user name, or DefaultQuota
+
 	enabledAdmins int
 }
 
@@ -55,6 +57,7 @@ func Empty() *Image {
 		tokensOf:       iradix.New[string](),
 		tokensExpiry:   iradix.New[string](),
 		keys:           iradix.New[*SigningKey](),
+		quotas:         iradix.New[*Quota](),
 	}
 }
 
@@ -163,6 +166,19 @@ func (m *Image) NewestSigningKey() *SigningKey {
 	}
 	return newest
 }
+
+// Quota returns the limits of that user, or of all users under DefaultQuota; nil where
+// none were set.
+func (m *Image) Quota(user string) *Quota {
+	q, _ := m.quotas.Get([]byte(user))
+	return q
+}
+
+// Quotas yields the limits that were set, in byte order of users' names.
+func (m *Image) Quotas() iter.Seq[*Quota] { return walk(m.quotas, "") }
+
+// QuotaCount is the number of users that have limits of their own, the default included.
+func (m *Image) QuotaCount() int { return m.quotas.Len() }
 
 // ACLs yields all rules, in the order of their resource type, pattern, resource name
 // and then the other fields.

@@ -102,7 +102,7 @@ func TestKindsKeepTheirNames(t *testing.T) {
 		"alter-topic-config", "alter-cluster-config", "create-user", "alter-user", "set-password", "delete-user",
 		"create-acl", "delete-acls", "create-session", "rotate-session", "revoke-sessions", "create-api-token",
 		"delete-api-token", "add-signing-key", "prune", "set-setup-token", "allocate-producer-ids",
-		"renew-session", "use-ticket", "touch-api-tokens",
+		"renew-session", "use-ticket", "touch-api-tokens", "set-quota", "delete-quota",
 	}, got)
 }
 

@@ -63,6 +63,8 @@ var kindRows = []kindRow{
 	row(1, applyRenewSession),
 	row(1, applyUseTicket),
 	row(1, applyTouchAPITokens),
+	row(1, applySetQuota),
+	row(1, applyDeleteQuota),
 }
 
 var kindTable = func() map[Kind]kindRow {
@@ -100,6 +102,8 @@ func (AllocateProducerIDs) Kind() Kind { return "allocate-producer-ids" }
 func (RenewSession) Kind() Kind        { return "renew-session" }
 func (UseTicket) Kind() Kind           { return "use-ticket" }
 func (TouchAPITokens) Kind() Kind      { return "touch-api-tokens" }
+func (SetQuota) Kind() Kind            { return "set-quota" }
+func (DeleteQuota) Kind() Kind         { return "delete-quota" }
 
 // MaxCommandBytes is the largest encoded command; a larger one is not proposed.
 const MaxCommandBytes = 4 << 20

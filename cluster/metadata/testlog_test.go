@@ -28,6 +28,8 @@ func one(n int) [][]model.BrokerID {
 func yes() *bool { v := true; return &v }
 func no() *bool  { v := false; return &v }
 
+func limit(n int64) *int64 { return &n }
+
 func rule(principal, name string, p Pattern) ACLFields {
 	return ACLFields{
 		Principal: principal, ResourceType: ResourceTopic, ResourceName: name, Pattern: p,
@@ -85,11 +87,17 @@ func history() []Command {
 		AllocateProducerIDs{Broker: 1, Epoch: 2, Size: 1000},
 		RegisterBroker{ID: 1, StorageID: "storage-b", Incarnation: 12, Now: t0 + day},
 		RegisterBroker{ID: 2, StorageID: "other", Incarnation: 22, Now: t0 + day},
+		SetQuota{User: "alice", Limits: QuotaLimits{ProduceBytesPerS: limit(1000), RequestsPerS: limit(5)}},
+		SetQuota{User: DefaultQuota, Limits: QuotaLimits{FetchBytesPerS: limit(1 << 20)}},
+		SetQuota{User: "nobody", Limits: QuotaLimits{FetchBytesPerS: limit(1)}},
+		SetQuota{User: "root", Limits: QuotaLimits{FetchBytesPerS: limit(7)}},
+		DeleteQuota{User: "root"},
 		AlterUser{Name: "alice", Disabled: yes()},
 		SetPassword{Name: "root", Credentials: creds("new")},
 		Prune{Now: t0 + day},
 		CreateUser{Name: "bob", Credentials: creds("b"), Now: t0},
 		CreateACL{ID: "r4", Rule: rule("User:bob", "x", PatternLiteral), Now: t0},
+		SetQuota{User: "bob", Limits: QuotaLimits{RequestsPerS: limit(1)}},
 		DeleteUser{Name: "bob"},
 		DeleteACLs{Filter: ACLFields{Principal: "User:nobody"}},
 	)

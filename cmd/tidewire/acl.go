@@ -13,7 +13,7 @@ import (
 )
 
 func (a *app) aclCommand() *cobra.Command {
-	return group("acl", "List, create and delete access rules", a.aclList(), a.aclCreate(), a.aclDelete())
+	return group("acl", "List, create, delete and try access rules", a.aclList(), a.aclCreate(), a.aclDelete(), a.aclCheck())
 }
 
 // rule is the members of an access rule as flags; "" was not given.
@@ -23,8 +23,7 @@ type rule struct {
 	operations                                                       []string
 }
 
-var aclColumns = []column{{"PRINCIPAL", "principal"}, {"PERMISSION", "permission"}, {"OPERATION", "operation"},
-	{"RESOURCE", "resource_type"}, {"NAME", "resource_name"}, {"PATTERN", "pattern"}, {"HOST", "host"}}
+var aclColumns = []string{"principal", "permission", "operation", "resource_type", "resource_name", "pattern", "host"}
 
 func (r *rule) flags(c *cobra.Command) {
 	f := c.Flags()
@@ -146,6 +145,7 @@ func (a *app) aclCreate() *cobra.Command {
 func (a *app) aclDelete() *cobra.Command {
 	var format string
 	var r rule
+	var dry bool
 	c := &cobra.Command{
 		Use: "delete", Short: "Delete the access rules that have exactly what the flags say", Args: cobra.NoArgs,
 		RunE: a.calling(func(ctx context.Context, c *client.Client, _ []string) error {
@@ -157,6 +157,9 @@ func (a *app) aclDelete() *cobra.Command {
 				return usagef("say which rules: at least one flag is needed")
 			}
 			q := url.Values{}
+			if dry {
+				q.Set("dry_run", "true")
+			}
 			for name, v := range members {
 				q.Set(name, v)
 			}
@@ -184,6 +187,54 @@ func (a *app) aclDelete() *cobra.Command {
 		}),
 	}
 	formatFlag(c, &format)
+	dryRunFlag(c, &dry)
 	r.flags(c)
 	return c
+}
+
+func (a *app) aclCheck() *cobra.Command {
+	var format string
+	var r rule
+	c := &cobra.Command{
+		Use: "check", Short: "Ask whether a principal may do something, and by which rule", Args: cobra.NoArgs,
+		Example: "  tidewire acl check --principal alice --topic flights --operation read",
+		RunE: a.calling(func(ctx context.Context, c *client.Client, _ []string) error {
+			in, err := r.members()
+			if err != nil {
+				return err
+			}
+			if in["principal"] == "" || in["resource_type"] == "" || in["resource_name"] == "" || len(r.operations) != 1 {
+				return usagef("--principal, one resource with its name and one --operation are needed")
+			}
+			if in["pattern"] != "" || in["permission"] != "" {
+				return usagef("--pattern and --permission are parts of rules; the answer tells them")
+			}
+			in["operation"] = r.operations[0]
+			var raw json.RawMessage
+			if err := c.Call(ctx, client.Request{Method: http.MethodPost, Path: "/v1/acls/check", Body: in}, &raw); err != nil {
+				return err
+			}
+			if format == formatJSON {
+				return a.printJSON(raw)
+			}
+			return a.printDecision(raw)
+		}),
+	}
+	formatFlag(c, &format)
+	r.flags(c)
+	return c
+}
+
+// printDecision prints whether it is allowed, and the rule that decides where one does.
+func (a *app) printDecision(raw json.RawMessage) error {
+	var d struct {
+		Rule json.RawMessage `json:"rule"`
+	}
+	if err := json.Unmarshal(raw, &d); err != nil {
+		return err
+	}
+	if err := a.printMembers(raw, "allowed"); err != nil || len(d.Rule) == 0 || string(d.Rule) == "null" {
+		return err
+	}
+	return a.printTable([]json.RawMessage{d.Rule}, aclColumns...)
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -27,7 +28,7 @@ type app struct {
 	onTerminal   bool // errOut is one: progress is shown
 	readPassword func(prompt string, errOut io.Writer) (string, error)
 
-	server, token string // --server, --token
+	server, token, context string // --server, --token, --context
 
 	started bool // a command's own code runs: the command line was in order
 }
@@ -64,14 +65,17 @@ func (a *app) root() *cobra.Command {
 // clientCommands are the commands that call a node, or need none.
 func (a *app) clientCommands() []*cobra.Command {
 	calling := []*cobra.Command{
-		a.loginCommand(), a.topicCommand(), a.produceCommand(), a.consumeCommand(), a.wsCommand(),
-		a.userCommand(), a.tokenCommand(), a.aclCommand(), a.clusterCommand(), a.benchCommand(),
+		a.loginCommand(), a.logoutCommand(), a.whoamiCommand(), a.topicCommand(), a.produceCommand(), a.consumeCommand(), a.wsCommand(),
+		a.userCommand(), a.tokenCommand(), a.aclCommand(), a.quotaCommand(), a.clusterCommand(), a.brokerCommand(), a.benchCommand(), a.contextCommand(),
 	}
 	for _, c := range calling {
-		c.PersistentFlags().StringVar(&a.server, "server", "", "address of a node (TIDEWIRE_SERVER; default: where you logged in last, else "+client.DefaultServer+")")
-		c.PersistentFlags().StringVar(&a.token, "token", "", "access token or API token in place of a stored login (TIDEWIRE_TOKEN)")
+		f := c.PersistentFlags()
+		f.StringVar(&a.server, "server", "", "address of a node (TIDEWIRE_SERVER; default: the context's, else "+client.DefaultServer+")")
+		f.StringVar(&a.token, "token", "", "access token or API token in place of the context's (TIDEWIRE_TOKEN)")
+		f.StringVar(&a.context, "context", "", "a stored context (TIDEWIRE_CONTEXT; default: the current one, see tidewire context)")
+		_ = c.RegisterFlagCompletionFunc("context", a.completeContexts) // there is such a flag
 	}
-	return append(calling, a.versionCommand())
+	return append(append(calling, a.versionCommand()), unbuiltCommands()...)
 }
 
 // run executes one command line and returns the exit code.
@@ -81,6 +85,10 @@ func (a *app) run(ctx context.Context, args []string) int {
 	cmd, err := root.ExecuteContextC(ctx)
 	if err == nil {
 		return 0
+	}
+	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
+		fmt.Fprintln(a.errOut, "tidewire: interrupted")
+		return 1
 	}
 	fmt.Fprintln(a.errOut, "tidewire:", err)
 	var usage *usageError
@@ -111,54 +119,73 @@ func group(use, short string, commands ...*cobra.Command) *cobra.Command {
 	return c
 }
 
-// client returns a client of the server that the flags, the environment or the stored
-// login name, in this order, with the token found in the same way.
-func (a *app) client() (*client.Client, error) {
-	server := a.serverSetting()
-	token := a.token
-	if token == "" {
-		token = a.getenv("TIDEWIRE_TOKEN")
+// choice says which context the flags and the environment mean, see docs/cli.md. Flags
+// win: with --context or --server the environment's server and context do not count,
+// except that of several contexts of the server the environment's is taken.
+func (a *app) choice() (client.Choice, error) {
+	by := client.Choice{Name: a.context, Server: a.server, Prefer: a.getenv("TIDEWIRE_CONTEXT")}
+	if by.Name == "" && by.Server == "" {
+		by.Name, by.Server = by.Prefer, a.getenv("TIDEWIRE_SERVER")
+	}
+	if by.Server == "" {
+		return by, nil
+	}
+	u, err := client.ParseServer(by.Server)
+	if err != nil {
+		return by, &usageError{err.Error()}
+	}
+	by.Server = u.String()
+	return by, nil
+}
+
+// target returns the context that a command works in. One without a name is not stored:
+// it is of a server that no context is of.
+func (a *app) target() (*client.Store, *client.Context, error) {
+	by, err := a.choice()
+	if err != nil {
+		return nil, nil, err
 	}
 	store, err := a.store()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	if server != "" {
-		u, err := client.ParseServer(server)
-		if err != nil {
-			return nil, &usageError{err.Error()}
-		}
-		server = u.String()
-	}
-	login, err := store.Find(server)
+	x, err := store.Find(by)
 	switch {
-	case errors.Is(err, client.ErrNoLogin):
-		login = &client.Login{Server: client.DefaultServer}
-		if server != "" {
-			login.Server = server
-		}
-	case err != nil:
-		return nil, err
+	case errors.Is(err, client.ErrOtherServer):
+		return nil, nil, &usageError{err.Error()}
+	case errors.Is(err, client.ErrNoContext) && by.Name == "":
+		return store, &client.Context{Login: client.Login{Server: cmp.Or(by.Server, client.DefaultServer)}}, nil
 	}
-	base, err := client.ParseServer(login.Server)
-	if err != nil {
-		return nil, err
-	}
-	if token != "" || login.AccessToken == "" {
-		return client.New(base, client.StaticToken(token)), nil
-	}
-	session, err := client.NewSession(store, *login, a.now)
-	if err != nil {
-		return nil, err
-	}
-	return client.New(base, session), nil
+	return store, x, err
 }
 
-func (a *app) serverSetting() string {
-	if a.server != "" {
-		return a.server
+// tokenSetting is the token that takes the place of the context's. A context that a flag
+// names is used with its own: the environment's token may be for another server.
+func (a *app) tokenSetting() string {
+	if a.token != "" || a.context != "" {
+		return a.token
 	}
-	return a.getenv("TIDEWIRE_SERVER")
+	return a.getenv("TIDEWIRE_TOKEN")
+}
+
+// client returns a client of the context's server with its tokens, or the given one.
+func (a *app) client() (*client.Client, error) {
+	store, x, err := a.target()
+	if err != nil {
+		return nil, err
+	}
+	base, err := client.ParseServer(x.Server)
+	if err != nil {
+		return nil, err
+	}
+	if token := a.tokenSetting(); token != "" {
+		return client.New(base, client.StaticToken(token)), nil
+	}
+	tokens, err := store.Tokens(x, a.now)
+	if err != nil {
+		return nil, err
+	}
+	return client.New(base, tokens), nil
 }
 
 func (a *app) store() (*client.Store, error) {

@@ -32,9 +32,9 @@ func (a *app) clusterStatus() *cobra.Command {
 			if format == formatJSON {
 				return a.printJSON(raw)
 			}
-			err := a.printMembers(raw, column{"cluster id", "cluster_id"}, column{"name", "name"}, column{"controller", "controller"}, column{"version", "version"},
-				column{"topics", "topics"}, column{"partitions", "partitions"}, column{"offline partitions", "offline_partitions"},
-				column{"under-replicated", "under_replicated_partitions"}, column{"under min ISR", "under_min_isr_partitions"})
+			err := a.printMembers(raw, "cluster_id", "name", "controller", "version",
+				"topics", "partitions", "offline_partitions",
+				"under_replicated_partitions", "under_min_isr_partitions")
 			if err != nil {
 				return err
 			}
@@ -42,8 +42,7 @@ func (a *app) clusterStatus() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.printTable(brokers, column{"BROKER", "id"}, column{"HOST", "host"}, column{"RACK", "rack"}, column{"STATE", "state"},
-				column{"LEADERS", "leaders"}, column{"REPLICAS", "replicas"}, column{"VERSION", "version"}, column{"DISK FREE", "disk_free_bytes"})
+			return a.printTable(brokers, brokerColumns...)
 		}),
 	}
 	formatFlag(c, &format)

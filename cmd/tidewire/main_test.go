@@ -67,7 +67,13 @@ func TestExitCodes(t *testing.T) {
 		code int
 	}{
 		{"--help", 0}, {"topic --help", 0}, {"version", 0}, {"--version", 0}, {"cluster keygen", 0}, {"completion bash", 0}, {"consume t", 0},
-		{"consume none", 1}, {"topic describe none", 1}, {"topic list", 1}, {"consume t --group g", 1}, {"ws /v1/ws/other", 1},
+		{"consume none", 1}, {"consume t --q x", 0}, {"group list --all x", 1}, {"backup", 1}, {"quota set u --rate 3", 2}, {"context use none", 1}, {"context show", 0},
+		{"context set", 2}, {"context set a", 2}, {"context set -- -a", 2}, {"context set a --server ftp://x", 2}, {"context delete", 2}, {"context list a", 2},
+		{"topic list --context none", 1}, {"logout --token x", 2}, {"login -u a --token x", 2}, {"logout", 1},
+		{"produce t --key k", 2}, {"produce t --format lines --header x", 2}, {"produce t --format lines -p -1", 2}, {"produce t --format lines --key k --key-field f", 2},
+		{"consume t --q x --offset 3 --partition 0", 2}, {"consume t --to soon", 2}, {"consume t --to 5 -f", 2}, {"consume t --q-in key", 2},
+		{"user update bob", 2}, {"acl check --principal a", 2}, {"acl check --principal a --topic t --operation read --pattern literal", 2}, {"topic config unset t", 2},
+		{"topic delete-records t -p -1 --before-offset 3", 2}, {"topic describe none", 1}, {"topic list", 1}, {"consume t --group g", 1}, {"ws /v1/ws/other", 1},
 		{"", 2}, {"nonsense", 2}, {"topic", 2}, {"topic nonsense", 2}, {"topic describe", 2}, {"topic describe a b", 2},
 		{"topic list --nonsense", 2}, {"topic list -o yaml", 2}, {"produce", 2}, {"produce t --acks some", 2}, {"produce t --format csv", 2},
 		{"produce t --batch-size 0", 2}, {"produce t --batch-size x", 2}, {"consume", 2}, {"consume t --from yesterday", 2}, {"consume t --from -5", 2},
@@ -75,7 +81,7 @@ func TestExitCodes(t *testing.T) {
 		{"ws", 2}, {"ws v1", 2}, {"ws /v1 --count -1", 2}, {"login", 2}, {"login ftp://x -u a", 2}, {"acl create", 2}, {"acl delete", 2},
 		{"acl list --topic t --group g", 2}, {"topic config set t", 2}, {"topic delete-records t -p 0", 2},
 		{"topic delete-records t --before-offset 3", 2}, {"topic delete-records t -p 0 --before-offset -3", 2}, {"topic delete-records t -p 0 --before-offset latest", 2}, {"topic config set t novalue", 2}, {"topic partitions grow t many", 2},
-		{"bench produce", 2}, {"bench consume --topic t --connections 0", 2}, {"topic list --server ftp://x", 2},
+		{"bench produce", 2}, {"bench fanout --topic t --readers 0", 2}, {"bench fanout", 2}, {"bench idle --topic t --pid -1", 2}, {"bench consume --topic t --connections 0", 2}, {"topic list --server ftp://x", 2},
 	} {
 		code, _, errOut := sh.run("", strings.Fields(c.args)...)
 		assert.Equal(t, c.code, code, "%s: %s", c.args, errOut)
@@ -99,7 +105,7 @@ func TestALoginIsUsedWithoutFlags(t *testing.T) {
 	assert.Equal(t, 1, code)
 	assert.Contains(t, errOut, "no terminal")
 	out := sh.ok("secret\n", "login", s.URL, "--username", "alice", "--password-stdin")
-	assert.Equal(t, "Logged in to "+s.URL+" as alice\n", out)
+	assert.Equal(t, "Logged in to "+s.URL+" as alice (context "+strings.TrimPrefix(s.URL, "http://")+")\n", out)
 	assert.NotContains(t, out+errOut, "secret")
 	assert.Contains(t, sh.ok("", "topic", "describe", "t"), "PARTITION")
 	s.EndSessions()
@@ -150,7 +156,7 @@ func TestProduceAndConsumeThroughThePipe(t *testing.T) {
 	}
 	assert.Equal(t, "x", sh.ok("", "consume", "b", "--partition", "1", "--max", "1", "-o", "raw", "--offset", "0")[:1])
 	out = sh.ok("{}", "produce", "a", "-o", "json")
-	assert.Contains(t, out, `"stored":1`)
+	assert.Contains(t, out, `{"records":1,"failed":0,"stopped":null,"offsets":[{"partition":`)
 }
 
 func TestABadLineExitsOneAndPointsToLines(t *testing.T) {
@@ -208,14 +214,15 @@ func TestAdministration(t *testing.T) {
 	}{
 		{"topic list --internal --prefix f", "", "GET", "/v1/topics", "", 200,
 			`{"items":[{"name":"flights","partitions":6,"replication_factor":1,"health":"ok","records":20000,"size_bytes":null,"cleanup_policy":"delete"}],"next_page_token":null,"total":1}`,
-			"flights  6           1         ok      20000    -      delete\n"},
+			"flights  6           1                   ok      20000    -           delete\n"},
 		{"topic list -o json", "", "GET", "/v1/topics", "", 200, `{"items":[{"name":"f","records":9007199254740993}],"next_page_token":null,"total":1}`,
-			`{"items":[{"name":"f","records":9007199254740993}],"total":1}` + "\n"},
+			`{"items":[{"name":"f","records":9007199254740993}],"next_page_token":null,"total":1}` + "\n"},
 		{"topic create t -p 6 -c retention.ms=-1 -c a=b=c", "", "POST", "/v1/topics", `{"config":{"a":"b=c","retention.ms":"-1"},"name":"t","partitions":6}`, 201, `{}`, "Created topic t"},
 		{"topic create t --replication-factor 3 -o json", "", "POST", "/v1/topics", `{"config":{},"name":"t","partitions":1,"replication_factor":3}`, 201, `{"name":"t"}`, `{"name":"t"}`},
 		{"topic delete t", "", "DELETE", "/v1/topics/t", "", 204, "", "Deleted topic t"},
+		{"topic delete t -o json", "", "DELETE", "/v1/topics/t", "", 204, "", `{"results":[{"name":"t","problem":null}]}`},
 		{"topic delete-records t --partition 3 --before-offset 17", "", "POST", "/v1/topics/t/delete-records",
-			`{"partitions":[{"before_offset":17,"partition":3}]}`, 200, `{"partitions":[{"partition":3,"log_start_offset":20}]}`, "Partition 3 of t begins at offset 20\n"},
+			`{"partitions":[{"before_offset":17,"partition":3}]}`, 200, `{"partitions":[{"partition":3,"log_start_offset":20}]}`, "PARTITION  LOG_START_OFFSET\n3          20\n"},
 		{"topic delete-records t -p 0 --before-offset high-watermark -o json", "", "POST", "/v1/topics/t/delete-records",
 			`{"partitions":[{"before_offset":"high_watermark","partition":0}]}`, 200, `{"partitions":[{"partition":0,"log_start_offset":9}]}`, `"log_start_offset":9`},
 		{"topic config get t retention.ms", "", "GET", "/v1/topics/t/config", "", 200,
@@ -227,12 +234,30 @@ func TestAdministration(t *testing.T) {
 		{"user describe b/c", "", "GET", "/v1/users/b%2Fc", "", 200, `{"username":"b/c","admin":false,"disabled":true}`, "disabled  true"},
 		{"user set-password bob --password-stdin", "new", "POST", "/v1/users/bob/set-password", `{"password":"new"}`, 204, "", "Changed the password of bob"},
 		{"user set-password bob --password-stdin --current", "new\r\nold\r\n", "POST", "/v1/users/bob/set-password", `{"current_password":"old","password":"new"}`, 204, "", "Changed"},
-		{"user disable bob", "", "PATCH", "/v1/users/bob", `{"disabled":true}`, 200, `{}`, "User bob is disabled"},
-		{"user enable bob", "", "PATCH", "/v1/users/bob", `{"disabled":false}`, 200, `{}`, "User bob is enabled"},
+		{"user disable bob", "", "PATCH", "/v1/users/bob", `{"disabled":true}`, 200, `{"username":"bob","admin":false,"disabled":true}`, "disabled"},
+		{"user enable bob", "", "PATCH", "/v1/users/bob", `{"disabled":false}`, 200, `{"username":"bob","admin":false,"disabled":false}`, "disabled  false"},
+		{"user update bob --admin=false --disabled", "", "PATCH", "/v1/users/bob", `{"admin":false,"disabled":true}`, 200, `{"username":"bob","admin":false,"disabled":true}`, "admin     false"},
+		{"user update bob --admin -o json", "", "PATCH", "/v1/users/bob", `{"admin":true}`, 200, `{"username":"bob"}`, `{"username":"bob"}`},
+		{"user delete bob --dry-run", "", "DELETE", "/v1/users/bob", "", 200, `{"username":"bob","sessions":3,"rules":[{"a":1}]}`, "username  bob\nsessions  3\n"},
+		{"topic access t", "", "GET", "/v1/topics/t/access", "", 200, `{"items":[` + rule + `],"next_page_token":null,"total":1}`, "User:alice"},
+		{"topic config unset t a b", "", "PATCH", "/v1/topics/t/config", `{"set":{},"unset":["a","b"]}`, 200, `{}`, "Changed"},
+		{"topic config keys", "", "GET", "/v1/topic-configs", "", 200, `{"items":[{"name":"retention.ms","default":"1","type":"long","unit":"ms","min":-1,"max":null,"allowed_values":[],"doc":"how long"}],"next_page_token":null,"total":1}`, "how long"},
+		{"topic delete t --dry-run -o json", "", "DELETE", "/v1/topics/t", "", 200, `{"name":"t","partitions":6}`, `{"items":[{"name":"t","partitions":6}],"next_page_token":null,"total":1}`},
+		{"topic partitions grow t 12 --dry-run", "", "PATCH", "/v1/topics/t", `{"partitions":12}`, 200, `{"name":"t","partitions":[{"partition":0}]}`, "name  t\n"},
+		{"topic delete-records t -p 0 -p 2 --before-offset 5", "", "POST", "/v1/topics/t/delete-records",
+			`{"partitions":[{"before_offset":5,"partition":0},{"before_offset":5,"partition":2}]}`, 200, `{"partitions":[{"partition":0,"log_start_offset":5},{"partition":2,"log_start_offset":5}]}`, "2          5\n"},
+		{"acl check --principal alice --topic t --operation read", "", "POST", "/v1/acls/check",
+			`{"operation":"read","principal":"User:alice","resource_name":"t","resource_type":"topic"}`, 200, `{"allowed":true,"rule":` + rule + `}`, "allowed  true\nPRINCIPAL"},
+		{"acl check --principal alice --group g --operation read --host 1.2.3.4 -o json", "", "POST", "/v1/acls/check",
+			`{"host":"1.2.3.4","operation":"read","principal":"User:alice","resource_name":"g","resource_type":"group"}`, 200, `{"allowed":false,"rule":null}`, `{"allowed":false,"rule":null}`},
+		{"acl delete --principal alice --dry-run", "", "DELETE", "/v1/acls", "", 200, `{"deleted":[` + rule + `]}`, "User:alice"},
+		{"broker list", "", "GET", "/v1/brokers", "", 200, `{"items":[{"id":1,"host":"h","state":"online"}],"next_page_token":null,"total":1}`, "ID  HOST"},
+		{"broker describe 1", "", "GET", "/v1/brokers/1", "", 200, `{"id":1,"host":"h","state":"online"}`, "state            online"},
+		{"whoami", "", "GET", "/v1/auth/me", "", 200, `{"username":"alice","admin":true,"csrf_token":null,"expires_at":null}`, "username    alice"},
 		{"user delete bob", "", "DELETE", "/v1/users/bob", "", 204, "", "Deleted user bob"},
 		{"token list --user bob", "", "GET", "/v1/users/bob/tokens", "", 200,
 			`{"items":[{"id":"i1","name":"ci","created_at":"2030-01-01T00:00:00.000Z","expires_at":null,"last_used_at":null}],"next_page_token":null,"total":1}`,
-			"i1  ci    2030-01-01T00:00:00.000Z  -        -\n"},
+			"i1  ci    2030-01-01T00:00:00.000Z  -           -\n"},
 		{"token create ci --user bob", "", "POST", "/v1/users/bob/tokens", `{"expires_in_s":7776000,"name":"ci"}`, 201, `{"id":"i1","token":"a.b.c"}`, "a.b.c\n"},
 		{"token create ci --user bob --expires never --scope topic:a:b:read --scope topic:logs.*:write --scope topic:*:describe -o json", "", "POST", "/v1/users/bob/tokens",
 			`{"name":"ci","scopes":[{"operation":"read","pattern":"literal","resource_name":"a:b","resource_type":"topic"},` +
@@ -240,7 +265,7 @@ func TestAdministration(t *testing.T) {
 				`{"operation":"describe","pattern":"literal","resource_name":"*","resource_type":"topic"}]}`, 201, `{"id":"i1","token":"a.b.c"}`, `{"id":"i1","token":"a.b.c"}`},
 		{"token delete i/1 --user bob", "", "DELETE", "/v1/users/bob/tokens/i%2F1", "", 204, "", "Deleted token i/1"},
 		{"acl list --principal alice --operation read", "", "GET", "/v1/acls", "", 200,
-			`{"items":[` + rule + `,{"principal":"User:bob","operation":"read"}],"next_page_token":null,"total":2}`, "User:alice  allow       read       topic     t     literal  *\n"},
+			`{"items":[` + rule + `,{"principal":"User:bob","operation":"read"}],"next_page_token":null,"total":2}`, "User:alice  allow       read       topic          t              literal  *\n"},
 		{"acl create --principal alice --topic t --operation read", "", "POST", "/v1/acls",
 			`{"host":"*","operation":"read","pattern":"literal","permission":"allow","principal":"User:alice","resource_name":"t","resource_type":"topic"}`, 201, rule, "User:alice"},
 		{"acl create --principal User:a --resource-type group --resource-name g- --pattern prefixed --permission deny --host 1.2.3.4 --operation all", "", "POST", "/v1/acls",
@@ -289,9 +314,19 @@ func TestQueriesOfAdministration(t *testing.T) {
 	s := clienttest.New(t)
 	s.Reply("GET", "/v1/topics", 200, `{"items":[],"next_page_token":null,"total":0}`)
 	s.Reply("DELETE", "/v1/acls", 200, `{"deleted":[]}`)
+	s.Reply("DELETE", "/v1/topics/t", 200, `{}`)
+	s.AddTopic("t", 1)
 	sh := newShell(t, s)
 	sh.ok("", "topic", "list", "--internal", "--prefix", "f")
 	sh.ok("", "acl", "delete", "--topic", "a b", "--operation", "read", "--operation", "write")
+	sh.ok("", "topic", "delete", "t", "--dry-run")
+	sh.ok("", "topic", "list", "--q", "x", "--sort", "-name")
+	sh.ok("", "topic", "offsets", "t", "--timestamp", "earliest")
+	sh.ok("", "consume", "t", "--from", "1000", "--to", "2000", "--q", "a b", "--q-in", "key,value", "--key", "k")
+	assert.Equal(t, "dry_run=true", s.Calls()[3].Query)
+	assert.Equal(t, "limit=1000&q=x&sort=-name", s.Calls()[4].Query)
+	assert.Equal(t, "timestamp=earliest", s.Calls()[5].Query)
+	assert.Equal(t, "from=1000&key=k&q=a+b&q_in=key%2Cvalue&to=2000", s.Calls()[6].Query)
 	assert.Equal(t, "internal=true&limit=1000&prefix=f", s.Calls()[0].Query)
 	assert.Equal(t, "operation=read&resource_name=a+b&resource_type=topic", s.Calls()[1].Query)
 	assert.Equal(t, "operation=write&resource_name=a+b&resource_type=topic", s.Calls()[2].Query)

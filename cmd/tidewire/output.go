@@ -48,9 +48,6 @@ func formatFlag(c *cobra.Command, format *string) {
 	c.Flags().VarP(&choice{format, []string{formatTable, formatJSON}}, "output", "o", "how to print")
 }
 
-// column is a column of a table: its heading and the member of the item it shows.
-type column struct{ heading, member string }
-
 // fields reads the members of an item, numbers as they are written.
 func fields(raw json.RawMessage) (map[string]any, error) {
 	d := json.NewDecoder(bytes.NewReader(raw))
@@ -90,45 +87,48 @@ func printable(s string) string {
 	}, s)
 }
 
-// printTable prints items, one a line.
-func (a *app) printTable(items []json.RawMessage, columns ...column) error {
+// printTable prints some members of items, one item a line. Columns are headed by the
+// members' names in capitals, so that what a table calls a thing is what the interface
+// calls it.
+func (a *app) printTable(items []json.RawMessage, members ...string) error {
 	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
-	headings := make([]string, len(columns))
-	for i, c := range columns {
-		headings[i] = c.heading
-	}
-	fmt.Fprintln(w, strings.Join(headings, "\t"))
+	fmt.Fprintln(w, strings.ToUpper(strings.Join(members, "\t")))
 	for _, raw := range items {
 		m, err := fields(raw)
 		if err != nil {
 			return err
 		}
-		cells := make([]string, len(columns))
-		for i, c := range columns {
-			cells[i] = cell(m[c.member])
+		cells := make([]string, len(members))
+		for i, name := range members {
+			cells[i] = cell(m[name])
 		}
 		fmt.Fprintln(w, strings.Join(cells, "\t"))
 	}
 	return w.Flush()
 }
 
-// printList prints a list in the format asked for.
-func (a *app) printList(format string, l *client.List, columns ...column) error {
+// printList prints a list in the format asked for; as JSON in the interface's form, as if
+// all of it had fitted on one page.
+func (a *app) printList(format string, l *client.List, members ...string) error {
 	if format == formatJSON {
-		return a.printJSON(l)
+		return a.printJSON(struct {
+			Items []json.RawMessage `json:"items"`
+			Next  *string           `json:"next_page_token"`
+			Total int64             `json:"total"`
+		}{l.Items, nil, l.Total})
 	}
-	return a.printTable(l.Items, columns...)
+	return a.printTable(l.Items, members...)
 }
 
 // printMembers prints some members of a resource, one a line.
-func (a *app) printMembers(raw json.RawMessage, columns ...column) error {
+func (a *app) printMembers(raw json.RawMessage, members ...string) error {
 	m, err := fields(raw)
 	if err != nil {
 		return err
 	}
 	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
-	for _, c := range columns {
-		fmt.Fprintf(w, "%s\t%s\n", c.heading, cell(m[c.member]))
+	for _, name := range members {
+		fmt.Fprintf(w, "%s\t%s\n", name, cell(m[name]))
 	}
 	return w.Flush()
 }

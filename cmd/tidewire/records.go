@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"tidewire/internal/client"
@@ -19,31 +20,77 @@ func (a *app) produceCommand() *cobra.Command {
 	var o client.ProduceOptions
 	var format, output string
 	var linger int
+	var fixed fixedFlags
 	c := &cobra.Command{
 		Use: "produce TOPIC", Short: "Store records read from standard input",
 		Long: "Store records read from standard input. Each line is a record object,\n" +
 			`  {"key":…, "value":…, "headers":…, "partition":…, "timestamp":…}, or what "consume" printed;` + "\n" +
-			"with --format lines, each line is the value of a record. Records keep their order. Reading stops at\n" +
-			"the first line that is no record and at the first request that fails; standard error then says\n" +
-			"exactly how many records were stored.",
-		Example: "  tidewire produce flights < flights.ndjson\n  tail -F app.log | tidewire produce logs --format lines",
-		Args:    cobra.ExactArgs(1),
+			"with --format lines, each line is the value of a record; with --format raw all of standard input is one\n" +
+			"value, of any bytes. Records keep their order. Reading stops at the first line that is no record and at\n" +
+			"the first request that fails; standard error then says exactly how many records were stored.",
+		Example: "  tidewire produce flights < flights.ndjson\n  tail -F app.log | tidewire produce logs --format lines\n" +
+			"  tidewire produce images --format raw --key logo --header type=image/png < logo.png",
+		Args: cobra.ExactArgs(1),
 		RunE: a.calling(func(ctx context.Context, c *client.Client, args []string) error {
 			o.Topic, o.Format, o.Linger = args[0], client.Format(format), time.Duration(linger)*time.Millisecond
 			if o.Batch < 1 || linger < 0 {
 				return usagef("--batch-size is at least 1, and --linger-ms at least 0")
+			}
+			if err := fixed.into(&o); err != nil {
+				return err
 			}
 			return a.produce(ctx, c, o, output)
 		}),
 	}
 	formatFlag(c, &output)
 	format = string(client.NDJSON)
-	c.Flags().Var(&choice{&format, []string{string(client.NDJSON), string(client.Lines)}}, "format", "what a line is: a record object, or a value")
+	c.Flags().Var(&choice{&format, []string{string(client.NDJSON), string(client.Lines), string(client.Raw)}}, "format", "what a line is: a record object, or a value; or raw: all of the input is one value")
 	c.Flags().StringVar(&o.KeyField, "key-field", "", "take each record's key from this field of its value, a JSON object")
+	fixed.add(c)
 	acksFlag(c, &o.Acks)
 	c.Flags().IntVar(&o.Batch, "batch-size", 1000, "most records in one request")
 	c.Flags().IntVar(&linger, "linger-ms", 50, "how long a batch waits to become full")
 	return c
+}
+
+// fixedFlags are what each record of --format lines or raw is given.
+type fixedFlags struct {
+	cmd       *cobra.Command
+	key       string
+	headers   []string
+	partition int32
+}
+
+func (f *fixedFlags) add(c *cobra.Command) {
+	f.cmd = c
+	c.Flags().StringVar(&f.key, "key", "", "the records' key, with --format lines or raw")
+	c.Flags().StringArrayVar(&f.headers, "header", nil, "a header of the records, NAME=VALUE, with --format lines or raw; may be repeated")
+	c.Flags().Int32VarP(&f.partition, "partition", "p", 0, "the records' partition, with --format lines or raw (default: by key)")
+}
+
+func (f *fixedFlags) into(o *client.ProduceOptions) error {
+	if f.cmd.Flags().Changed("key") {
+		o.Fixed.Key = &f.key
+	}
+	if f.cmd.Flags().Changed("partition") {
+		o.Fixed.Partition = new(model.PartitionID(f.partition))
+	}
+	for _, h := range f.headers {
+		name, value, ok := strings.Cut(h, "=")
+		if !ok {
+			return usagef("a header is NAME=VALUE, not %q", h)
+		}
+		o.Fixed.Headers = append(o.Fixed.Headers, client.FixedHeader{Name: name, Value: value})
+	}
+	switch {
+	case o.Format == client.NDJSON && !o.Fixed.IsZero():
+		return usagef("record objects have keys, headers and partitions of their own: --key, --header and --partition go with --format lines or raw")
+	case o.Fixed.Key != nil && o.KeyField != "":
+		return usagef("give --key or --key-field")
+	case f.partition < 0:
+		return usagef("--partition is a number from 0")
+	}
+	return nil
 }
 
 func acksFlag(c *cobra.Command, acks *string) {
@@ -87,7 +134,7 @@ func (a *app) produce(ctx context.Context, c *client.Client, o client.ProduceOpt
 	}
 	fmt.Fprintf(a.errOut, "; %d failed, %d unknown\n", sum.Failed, sum.Unknown)
 	if output == formatJSON {
-		err = errors.Join(err, a.printJSON(sum))
+		err = errors.Join(err, a.printJSON(sum.View(o.Acks, err)))
 	}
 	return err
 }
@@ -101,7 +148,7 @@ func (a *app) consumeCommand() *cobra.Command {
 		Use: "consume TOPIC…", Short: "Print records",
 		Long: "Print records. Without --follow it reads one partition after the other, up to the latest record of\n" +
 			"its start, and ends; with it, it goes on until interrupted, each topic in the order of time, partitions\n" +
-			"that are added included. Output:\n" +
+			"that are added included. With --to, --q or --key a topic is read in the order of time too. Output:\n" +
 			"  json   a record object a line, as the server gives it; \"tidewire produce\" takes these lines\n" +
 			"  value  each value and a line feed; null is an empty line\n" +
 			"  raw    the bytes of the values, and nothing else",
@@ -133,12 +180,19 @@ func (a *app) consumeCommand() *cobra.Command {
 	c.Flags().Int64Var(&offset, "offset", 0, "start at this offset of the partition, in place of --from; needs --partition")
 	c.Flags().Int32SliceVar(&partitions, "partition", nil, "read only this partition; may be repeated")
 	c.Flags().BoolVarP(&o.Follow, "follow", "f", false, "wait for new records at the end")
+	c.Flags().StringVar(&o.Search.To, "to", "", "only records before this time, milliseconds since 1970")
+	c.Flags().StringVar(&o.Search.Q, "q", "", "only records that contain this text")
+	c.Flags().StringVar(&o.Search.QIn, "q-in", "", "where --q is looked for: key, value and headers, separated by commas (default: everywhere)")
+	c.Flags().StringVar(&o.Search.Key, "key", "", "only records with this key")
 	c.Flags().Int64VarP(&o.Max, "max", "n", 0, "stop after so many records")
 	c.Flags().StringVar(&group, "group", "", "read as a member of this consumer group")
 	return c
 }
 
 func checkConsume(o *client.ConsumeOptions, fromGiven bool) error {
+	if err := checkSearch(o); err != nil {
+		return err
+	}
 	switch {
 	case o.Max < 0:
 		return usagef("--max must not be negative")
@@ -154,6 +208,25 @@ func checkConsume(o *client.ConsumeOptions, fromGiven bool) error {
 	}
 	if ms, err := strconv.ParseInt(o.From, 10, 64); err != nil || ms < 0 {
 		return usagef("--from is earliest, latest or milliseconds since 1970, not %q", o.From)
+	}
+	return nil
+}
+
+func checkSearch(o *client.ConsumeOptions) error {
+	switch {
+	case o.Search == client.Search{}:
+		return nil
+	case o.Offset != nil:
+		return usagef("--to, --q and --key go by time: start with --from, not with --offset")
+	case o.Search.QIn != "" && o.Search.Q == "":
+		return usagef("--q-in says where --q is looked for")
+	case o.Search.To == "":
+		return nil
+	case o.Follow:
+		return usagef("--to has an end and --follow none")
+	}
+	if ms, err := strconv.ParseInt(o.Search.To, 10, 64); err != nil || ms < 0 {
+		return usagef("--to is milliseconds since 1970, not %q", o.Search.To)
 	}
 	return nil
 }

@@ -50,8 +50,7 @@ func (a *app) tokenList() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.printList(format, l, column{"ID", "id"}, column{"NAME", "name"}, column{"CREATED", "created_at"},
-				column{"EXPIRES", "expires_at"}, column{"LAST USED", "last_used_at"})
+			return a.printList(format, l, "id", "name", "created_at", "expires_at", "last_used_at")
 		}),
 	}
 	formatFlag(c, &format)
@@ -156,7 +155,7 @@ func parseScopes(list []string) ([]map[string]string, error) {
 }
 
 func (a *app) tokenDelete() *cobra.Command {
-	var user string
+	var format, user string
 	c := &cobra.Command{
 		Use: "delete ID", Short: "Delete an API token, which is dead from then on", Args: cobra.ExactArgs(1),
 		RunE: a.calling(func(ctx context.Context, c *client.Client, args []string) error {
@@ -168,9 +167,10 @@ func (a *app) tokenDelete() *cobra.Command {
 			if err := c.Call(ctx, client.Request{Method: http.MethodDelete, Path: path}, nil); err != nil {
 				return err
 			}
-			return a.say(formatTable, nil, "Deleted token %s", printable(args[0]))
+			return a.say(format, nil, "Deleted token %s", printable(args[0]))
 		}),
 	}
+	formatFlag(c, &format)
 	userFlag(c, &user)
 	return c
 }

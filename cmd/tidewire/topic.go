@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
-	"net/url"
 	"strconv"
 	"strings"
 
@@ -16,8 +15,8 @@ import (
 
 func (a *app) topicCommand() *cobra.Command {
 	return group("topic", "List, create, change and delete topics",
-		a.topicList(), a.topicCreate(), a.topicDescribe(), a.topicDelete(), a.topicDeleteRecords(),
-		group("config", "Read and change a topic's settings", a.topicConfigGet(), a.topicConfigSet()),
+		a.topicList(), a.topicCreate(), a.topicDescribe(), a.topicDelete(), a.topicDeleteRecords(), a.topicOffsets(), a.topicAccess(),
+		group("config", "Read and change a topic's settings", a.topicConfigGet(), a.topicConfigSet(), a.topicConfigUnset(), a.topicConfigKeys()),
 		group("partitions", "Change how many partitions a topic has", a.topicGrow()),
 	)
 }
@@ -27,29 +26,26 @@ func topicPath(topic string, more ...string) string {
 }
 
 func (a *app) topicList() *cobra.Command {
-	var format, prefix string
+	var format string
+	var narrow listFlags
 	var internal bool
 	c := &cobra.Command{
 		Use: "list", Short: "List topics", Args: cobra.NoArgs,
 		RunE: a.calling(func(ctx context.Context, c *client.Client, _ []string) error {
-			q := url.Values{}
+			q := narrow.query()
 			if internal {
 				q.Set("internal", "true")
-			}
-			if prefix != "" {
-				q.Set("prefix", prefix)
 			}
 			l, err := c.List(ctx, "/v1/topics", q)
 			if err != nil {
 				return err
 			}
-			return a.printList(format, l, column{"NAME", "name"}, column{"PARTITIONS", "partitions"}, column{"REPLICAS", "replication_factor"},
-				column{"HEALTH", "health"}, column{"RECORDS", "records"}, column{"BYTES", "size_bytes"}, column{"CLEANUP", "cleanup_policy"})
+			return a.printList(format, l, "name", "partitions", "replication_factor", "health", "records", "size_bytes", "cleanup_policy")
 		}),
 	}
 	formatFlag(c, &format)
+	narrow.add(c)
 	c.Flags().BoolVar(&internal, "internal", false, "list internal topics too")
-	c.Flags().StringVar(&prefix, "prefix", "", "only topics whose name begins so")
 	return c
 }
 
@@ -108,43 +104,67 @@ func (a *app) topicDescribe() *cobra.Command {
 			if format == formatJSON {
 				return a.printJSON(raw)
 			}
-			if err := a.printMembers(raw, column{"name", "name"}, column{"id", "id"}, column{"replication factor", "replication_factor"}); err != nil {
+			if err := a.printMembers(raw, "name", "id", "replication_factor"); err != nil {
 				return err
 			}
 			parts, err := member(raw, "partitions")
 			if err != nil {
 				return err
 			}
-			return a.printTable(parts, column{"PARTITION", "partition"}, column{"LEADER", "leader"}, column{"EPOCH", "leader_epoch"},
-				column{"REPLICAS", "replicas"}, column{"ISR", "isr"}, column{"START", "log_start_offset"}, column{"STABLE", "last_stable_offset"},
-				column{"HIGH WATERMARK", "high_watermark"}, column{"END", "log_end_offset"}, column{"BYTES", "size_bytes"}, column{"SEGMENTS", "segments"})
+			return a.printTable(parts, "partition", "leader", "leader_epoch",
+				"replicas", "isr", "log_start_offset", "last_stable_offset",
+				"high_watermark", "log_end_offset", "size_bytes", "segments")
 		}),
 	}
 	formatFlag(c, &format)
 	return c
 }
 
-func (a *app) topicDelete() *cobra.Command {
+var configColumns = []string{"name", "value", "source", "default", "unit"}
+
+// topicConfigKeys lists the settings that topics have, with what they mean.
+func (a *app) topicConfigKeys() *cobra.Command {
 	var format string
 	c := &cobra.Command{
-		Use: "delete TOPIC…", Short: "Delete topics and their records", Args: cobra.MinimumNArgs(1),
-		RunE: a.calling(func(ctx context.Context, c *client.Client, args []string) error {
-			for _, topic := range args {
-				if err := c.Call(ctx, client.Request{Method: http.MethodDelete, Path: topicPath(topic)}, nil); err != nil {
-					return err
-				}
-				if err := a.say(format, nil, "Deleted topic %s", topic); err != nil {
-					return err
-				}
+		Use: "keys", Short: "List the settings that topics can have, with their defaults", Args: cobra.NoArgs,
+		RunE: a.calling(func(ctx context.Context, c *client.Client, _ []string) error {
+			l, err := c.List(ctx, "/v1/topic-configs", nil)
+			if err != nil {
+				return err
 			}
-			return nil
+			return a.printList(format, l, "name", "default", "type", "unit", "min", "max", "allowed_values", "doc")
 		}),
 	}
 	formatFlag(c, &format)
 	return c
 }
 
-var configColumns = []column{{"NAME", "name"}, {"VALUE", "value"}, {"SOURCE", "source"}, {"DEFAULT", "default"}, {"UNIT", "unit"}}
+func (a *app) topicConfigUnset() *cobra.Command {
+	var format string
+	c := &cobra.Command{
+		Use: "unset TOPIC KEY…", Short: "Bring settings of a topic back to their defaults", Args: cobra.MinimumNArgs(2),
+		RunE: a.calling(func(ctx context.Context, c *client.Client, args []string) error {
+			return a.changeConfig(ctx, c, args[0], configChange{map[string]string{}, args[1:], format})
+		}),
+	}
+	formatFlag(c, &format)
+	return c
+}
+
+// configChange is the body of a change of settings, and how its answer is printed.
+type configChange struct {
+	Set    map[string]string `json:"set"`
+	Unset  []string          `json:"unset"`
+	format string
+}
+
+func (a *app) changeConfig(ctx context.Context, c *client.Client, topic string, change configChange) error {
+	var raw json.RawMessage
+	if err := c.Call(ctx, client.Request{Method: http.MethodPatch, Path: topicPath(topic, "config"), Body: change}, &raw); err != nil {
+		return err
+	}
+	return a.say(change.format, raw, "Changed settings of topic %s", topic)
+}
 
 func (a *app) topicConfigGet() *cobra.Command {
 	var format string
@@ -205,12 +225,7 @@ func (a *app) topicConfigSet() *cobra.Command {
 			if unset == nil {
 				unset = []string{}
 			}
-			var raw json.RawMessage
-			in := map[string]any{"set": set, "unset": unset}
-			if err := c.Call(ctx, client.Request{Method: http.MethodPatch, Path: topicPath(args[0], "config"), Body: in}, &raw); err != nil {
-				return err
-			}
-			return a.say(format, raw, "Changed settings of topic %s", args[0])
+			return a.changeConfig(ctx, c, args[0], configChange{set, unset, format})
 		}),
 	}
 	formatFlag(c, &format)
@@ -220,6 +235,7 @@ func (a *app) topicConfigSet() *cobra.Command {
 
 func (a *app) topicGrow() *cobra.Command {
 	var format string
+	var dry bool
 	c := &cobra.Command{
 		Use: "grow TOPIC COUNT", Short: "Give a topic more partitions", Args: cobra.ExactArgs(2),
 		Long: "Give a topic more partitions. COUNT is the new number of all. Records stay where they are, and\n" +
@@ -230,12 +246,17 @@ func (a *app) topicGrow() *cobra.Command {
 				return usagef("COUNT is a number, not %q", args[1])
 			}
 			var raw json.RawMessage
-			if err := c.Call(ctx, client.Request{Method: http.MethodPatch, Path: topicPath(args[0]), Body: map[string]int{"partitions": n}}, &raw); err != nil {
+			in := client.Request{Method: http.MethodPatch, Path: topicPath(args[0]), Query: dryRun(dry), Body: map[string]int{"partitions": n}}
+			if err := c.Call(ctx, in, &raw); err != nil {
 				return err
+			}
+			if dry {
+				return a.printPlan(format, raw)
 			}
 			return a.say(format, raw, "Topic %s has %d partitions", args[0], n)
 		}),
 	}
 	formatFlag(c, &format)
+	dryRunFlag(c, &dry)
 	return c
 }

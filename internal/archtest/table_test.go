@@ -44,6 +44,7 @@ var table = []row{
 	{pkg: "broker/operations", may: []string{"internal/model", "internal/fsx", "internal/sealed"}, why: "it keeps account of work, and knows neither who does it nor who asks"},
 	{pkg: "internal/sealed", may: []string{"internal/fsx"}, why: "a form of small files, whatever is in them"},
 	{pkg: "broker/browse", may: []string{"storage/record", "internal/model"}, why: "an engine: it merges what logs hold, and knows neither who asks nor whose logs they are"},
+	{pkg: "broker/quota", may: []string{"cluster/metadata", "internal/model"}, why: "a core: who may do how much is decided over the image and the time it is told"},
 	{pkg: "broker", may: []string{"broker/...", "auth", "cluster/metadata", "storage/ingest", "storage/log", "storage/record", "storage/visible", "internal/model", "internal/budget", "internal/lifecycle", "internal/fsx"}, why: "the façade both doors call knows no door, and reaches the quorum by the interfaces it declares"},
 
 	{pkg: "api/problem", may: []string{"internal/model"}, why: "it turns the error table into answers"},
@@ -51,9 +52,10 @@ var table = []row{
 	{pkg: "api/strictjson", may: []string{"internal/model"}, why: "a codec: bodies on one side, structs on the other"},
 	{pkg: "api/coding", may: []string{"internal/model"}, why: "it knows headers and bytes, and no route"},
 	{pkg: "api/lines", may: []string{"api/problem", "api/recordjson", "broker", "broker/partition", "storage/record", "internal/inflight", "internal/lifecycle", "internal/model"}, why: "it turns lines into records and answers for them; routes and rights are others' business"},
-	{pkg: "api/route", may: []string{"api/coding", "api/problem", "api/strictjson", "auth", "broker", "cluster/metadata", "internal/inflight", "internal/model"}, why: "it brings a request to its handler, and knows no resource"},
+	{pkg: "api/route", may: []string{"api/coding", "api/problem", "api/strictjson", "auth", "broker", "broker/quota", "cluster/metadata", "internal/inflight", "internal/model"}, why: "it brings a request to its handler, and knows no resource"},
+	{pkg: "api/admin", may: []string{"api/route", "auth", "cluster/metadata", "internal/model"}, why: "handlers decode, call and encode; the rules are in auth, broker and the metadata"},
+	{pkg: "api/rest", may: []string{"api/coding", "api/route", "api/strictjson", "api/lines", "internal/inflight", "api/problem", "api/recordjson", "auth", "broker", "broker/browse", "broker/partition", "broker/quota", "cluster", "cluster/metadata", "storage/record", "openapi", "internal/model", "internal/buildinfo"}, why: "handlers decode, call and encode; streams are in web, logs behind the broker"},
 	{pkg: "api/ops", may: []string{"api/problem", "api/route", "broker", "broker/operations", "cluster/metadata", "internal/model"}, why: "handlers decode, call and encode; rules and measurements are below"},
-	{pkg: "api/rest", may: []string{"api/coding", "api/route", "api/strictjson", "api/lines", "internal/inflight", "api/problem", "api/recordjson", "auth", "broker", "broker/browse", "broker/partition", "cluster", "cluster/metadata", "storage/record", "openapi", "internal/model", "internal/buildinfo"}, why: "handlers decode, call and encode; streams are in web, logs behind the broker"},
 	{pkg: "web", below: true, may: []string{"web/...", "api/lines", "internal/inflight", "api/problem", "api/recordjson", "api/rest", "api/route", "auth", "broker", "broker/browse", "broker/partition", "cluster", "cluster/metadata", "storage/record", "openapi", "ui", "internal/model", "internal/lifecycle", "internal/buildinfo"}, why: "the server decodes, calls and encodes; logs are behind the broker"},
 	{pkg: "web/h1", may: []string{"internal/lifecycle"}, why: "a connection loop serves any handler and knows none"},
 

@@ -124,6 +124,13 @@ func (c *Client) Call(ctx context.Context, r Request, out any) error {
 	return nil
 }
 
+// Text gets a resource that is plain text.
+func (c *Client) Text(ctx context.Context, path string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	return c.send(ctx, message{method: http.MethodGet, path: path, accept: "text/plain"})
+}
+
 // message is a request whose body is JSON already.
 type message struct {
 	method, path string

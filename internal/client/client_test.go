@@ -138,13 +138,19 @@ func logIn(t *testing.T, s *clienttest.Server, store *client.Store, c *clock) cl
 	require.NoError(t, err)
 	login, err := client.LogIn(context.Background(), base, "alice", "secret", c.Now())
 	require.NoError(t, err)
-	require.NoError(t, store.Save(context.Background(), login))
+	save(t, store, login)
 	return login
+}
+
+func save(t *testing.T, store *client.Store, l client.Login) {
+	t.Helper()
+	_, err := store.Save(context.Background(), client.Choice{}, l)
+	require.NoError(t, err)
 }
 
 func sessionClient(t *testing.T, s *clienttest.Server, store *client.Store, c *clock) *client.Client {
 	t.Helper()
-	login, err := store.Find("")
+	login, err := store.Find(client.Choice{})
 	require.NoError(t, err)
 	session, err := client.NewSession(store, *login, c.Now)
 	require.NoError(t, err)
@@ -159,8 +165,8 @@ func TestAStoredLoginIsForItsOwnerOnly(t *testing.T) {
 	s, k := clienttest.New(t), &clock{now: time.Now()}
 	dir := filepath.Join(t.TempDir(), "conf")
 	store := client.NewStore(dir)
-	_, err := store.Find("")
-	require.ErrorIs(t, err, client.ErrNoLogin)
+	_, err := store.Find(client.Choice{})
+	require.ErrorIs(t, err, client.ErrNoContext)
 	logIn(t, s, store, k)
 	st, err := os.Stat(filepath.Join(dir, "logins.json"))
 	require.NoError(t, err)
@@ -168,11 +174,11 @@ func TestAStoredLoginIsForItsOwnerOnly(t *testing.T) {
 	st, err = os.Stat(dir)
 	require.NoError(t, err)
 	assert.Equal(t, os.FileMode(0o700), st.Mode().Perm())
-	login, err := store.Find(s.URL)
+	login, err := store.Find(client.Choice{Server: s.URL})
 	require.NoError(t, err)
 	assert.Equal(t, "alice", login.Username)
-	_, err = store.Find("http://elsewhere")
-	require.ErrorIs(t, err, client.ErrNoLogin)
+	_, err = store.Find(client.Choice{Server: "http://elsewhere"})
+	require.ErrorIs(t, err, client.ErrNoContext)
 	left, err := filepath.Glob(filepath.Join(dir, "*.tmp"))
 	require.NoError(t, err)
 	assert.Empty(t, left)
@@ -206,7 +212,7 @@ func TestTheAccessTokenIsRenewedBeforeItEnds(t *testing.T) {
 	issued, reused := s.Issued()
 	assert.Equal(t, 2, issued)
 	assert.Zero(t, reused)
-	stored, err := store.Find("")
+	stored, err := store.Find(client.Choice{})
 	require.NoError(t, err)
 	assert.Equal(t, "refresh-2", stored.RefreshToken)
 }
@@ -263,7 +269,7 @@ func TestALoginThatEndedSaysHowToGoOn(t *testing.T) {
 	store := client.NewStore(t.TempDir())
 	login := logIn(t, s, store, k)
 	login.RefreshToken = "spent"
-	require.NoError(t, store.Save(context.Background(), login))
+	save(t, store, login)
 	c := sessionClient(t, s, store, k)
 	k.Add(time.Hour)
 	err := c.Call(context.Background(), client.Request{Method: "GET", Path: "/v1/x"}, nil)
@@ -286,11 +292,12 @@ func TestTheStoresLockEndsWithTheContext(t *testing.T) {
 	<-locked
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	require.ErrorIs(t, client.NewStore(dir).Save(ctx, login), context.Canceled)
+	_, err := client.NewStore(dir).Save(ctx, client.Choice{}, login)
+	require.ErrorIs(t, err, context.Canceled)
 	close(release)
 	wg.Wait()
 	require.NoError(t, <-blocked)
-	require.NoError(t, client.NewStore(dir).Save(context.Background(), login))
+	save(t, client.NewStore(dir), login)
 }
 
 func TestWebSocketSendsLinesAndPrintsFrames(t *testing.T) {

@@ -34,7 +34,16 @@ type ConsumeOptions struct {
 	Offset     *model.Offset       // in place of From: where each partition starts
 	Follow     bool                // go on at the end; without it, stop at the latest offset of the start
 	Max        int64               // stop after so many records; 0: no bound
+	Search     Search              // which records; the zero value takes all
 	Warn       func(string)        // told of gaps and of waits; may be nil
+}
+
+// Search narrows what Consume reads, by the interface's parameters of these names.
+type Search struct {
+	To  string // milliseconds since 1970: only records before that time
+	Q   string // only records that contain this, byte for byte
+	QIn string // where Q is looked for: key, value and headers, separated by commas; "": everywhere
+	Key string // only records with this key
 }
 
 // Consume reads partitions and hands each record to emit as the server's bytes, one
@@ -42,8 +51,8 @@ type ConsumeOptions struct {
 // at a time, with the records of a partition in order; without Follow the partitions come
 // one after the other. It returns how many records were handed out.
 //
-// Follow reads each topic as one stream, by time, and takes in partitions that are added;
-// from an Offset on, each partition by long polls.
+// Follow and Search read each topic as one stream, by time; Follow takes in partitions
+// that are added. From an Offset on Follow reads each partition by long polls.
 func (c *Client) Consume(ctx context.Context, o ConsumeOptions, emit func(raw []byte) error) (int64, error) {
 	r := &reader{c: c, o: o, emit: emit}
 	err := r.run(ctx)
@@ -54,8 +63,16 @@ func (c *Client) Consume(ctx context.Context, o ConsumeOptions, emit func(raw []
 }
 
 func (r *reader) run(ctx context.Context) error {
-	if r.o.Follow && r.o.Offset == nil {
+	switch {
+	case r.o.Follow && r.o.Offset == nil:
 		return together(ctx, r.o.Topics, r.followTopic)
+	case r.o.Search != Search{}:
+		for _, topic := range r.o.Topics {
+			if err := r.followTopic(ctx, topic); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
 	var work []*cursor
 	for _, topic := range r.o.Topics {

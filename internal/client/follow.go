@@ -32,8 +32,8 @@ type following struct {
 	line []byte // one that is longer than the reader's buffer
 }
 
-// followTopic reads a topic until the context ends, there were enough records, or a fault
-// does not pass.
+// followTopic reads a topic until the context ends, there were enough records, a fault does
+// not pass, or, without Follow, its end is reached.
 func (r *reader) followTopic(ctx context.Context, topic string) error {
 	f := &following{r: r, topic: topic, next: map[model.PartitionID]model.Offset{}}
 	p := pause{wait: retryFirst}
@@ -46,6 +46,8 @@ func (r *reader) followTopic(ctx context.Context, topic string) error {
 		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
+		case errors.Is(err, errAtEnd):
+			return nil
 		case errors.Is(err, errLater), mayPass(err):
 		case lines > 0 && errors.As(err, &why) && why.Status == http.StatusUnauthorized: // the next request renews the token
 		default:
@@ -60,6 +62,9 @@ func (r *reader) followTopic(ctx context.Context, topic string) error {
 
 // errLater ends a stream that may go on by another request.
 var errLater = errors.New("the stream has ended")
+
+// errAtEnd ends a stream that has brought all there is.
+var errAtEnd = errors.New("the stream is at its end")
 
 // stream makes one request and reads its lines. The error is never nil.
 func (f *following) stream(ctx context.Context) (lines int, _ error) {
@@ -89,7 +94,15 @@ func (f *following) stream(ctx context.Context) (lines int, _ error) {
 }
 
 func (f *following) query() url.Values {
-	q := url.Values{"follow": {"true"}}
+	q := url.Values{}
+	if f.r.o.Follow {
+		q.Set("follow", "true")
+	}
+	for name, v := range map[string]string{"to": f.r.o.Search.To, "q": f.r.o.Search.Q, "q_in": f.r.o.Search.QIn, "key": f.r.o.Search.Key} {
+		if v != "" {
+			q.Set(name, v)
+		}
+	}
 	if f.cursor != "" {
 		q.Set("cursor", f.cursor)
 	} else {
@@ -145,6 +158,9 @@ func (f *following) take(line []byte) error {
 		f.cursor = other.Progress.Cursor
 	case other.End != nil:
 		f.cursor = other.End.Cursor
+		if !f.r.o.Follow && other.End.Reason == "latest" {
+			return errAtEnd
+		}
 		return fmt.Errorf("%w: %s", errLater, other.End.Reason)
 	case other.Problem != nil:
 		p := &Problem{Raw: other.Problem}

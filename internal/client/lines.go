@@ -7,9 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"unicode/utf8"
 
 	"tidewire/api/recordjson"
+	"tidewire/internal/model"
 
 	"github.com/segmentio/asm/base64"
 )
@@ -21,7 +23,44 @@ type Format string
 const (
 	NDJSON Format = "ndjson" // a record object a line, blank lines skipped
 	Lines  Format = "lines"  // each line, without its LF, is one record's value
+	Raw    Format = "raw"    // the whole input is one record's value
 )
+
+// Fixed is what every record of Lines and Raw is given.
+type Fixed struct {
+	Key       *string
+	Headers   []FixedHeader
+	Partition *model.PartitionID // nil: by key
+}
+
+// FixedHeader is a header whose value is text.
+type FixedHeader struct{ Name, Value string }
+
+// IsZero reports whether nothing is given.
+func (f *Fixed) IsZero() bool { return f.Key == nil && len(f.Headers) == 0 && f.Partition == nil }
+
+// members are the record's members, each followed by a comma.
+func (f *Fixed) members() []byte {
+	var b []byte
+	if f.Key != nil {
+		b = append(recordjson.AppendString(append(b, `"key":`...), *f.Key), ',')
+	}
+	if f.Partition != nil {
+		b = append(strconv.AppendInt(append(b, `"partition":`...), int64(*f.Partition), 10), ',')
+	}
+	if len(f.Headers) == 0 {
+		return b
+	}
+	b = append(b, `"headers":[`...)
+	for i, h := range f.Headers {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = recordjson.AppendString(append(b, `{"name":`...), h.Name)
+		b = append(recordjson.AppendString(append(b, `,"value":`...), h.Value), '}')
+	}
+	return append(b, "],"...)
+}
 
 // Sizes of reading input.
 const (
@@ -40,6 +79,23 @@ func (e *LineError) Error() string { return fmt.Sprintf("line %d: %v", e.Line, e
 
 // Unwrap returns what is wrong with the line.
 func (e *LineError) Unwrap() error { return e.Err }
+
+// readWhole hands out the whole input at once.
+func readWhole(ctx context.Context, in io.Reader, out chan<- []byte) error {
+	b, err := io.ReadAll(io.LimitReader(in, maxLine+1))
+	switch {
+	case err != nil:
+		return err
+	case len(b) > maxLine:
+		return errLongLine
+	}
+	select {
+	case out <- b:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
 
 var errLongLine = fmt.Errorf("longer than %d bytes", maxLine)
 
@@ -80,6 +136,7 @@ func readChunks(ctx context.Context, in io.Reader, out chan<- []byte) error {
 type lineReader struct {
 	format   Format
 	keyField string
+	fixed    []byte // members that every record of values has
 
 	req     recordjson.Request
 	scratch []byte
@@ -88,7 +145,7 @@ type lineReader struct {
 // appendRecord appends the record object of one line to dst; it appends nothing for
 // a line to be skipped.
 func (r *lineReader) appendRecord(dst, line []byte) ([]byte, error) {
-	if r.format == Lines {
+	if r.format != NDJSON {
 		return r.appendValue(dst, line)
 	}
 	line = bytes.TrimSpace(line)
@@ -128,7 +185,7 @@ func (r *lineReader) appendWithKey(dst, line []byte) ([]byte, error) {
 
 // appendValue makes a record of a line that is a value.
 func (r *lineReader) appendValue(dst, line []byte) ([]byte, error) {
-	dst = append(dst, '{')
+	dst = append(append(dst, '{'), r.fixed...)
 	if r.keyField != "" {
 		var err error
 		dst = append(dst, `"key":`...)

@@ -29,6 +29,7 @@ const (
 type ProduceOptions struct {
 	Topic    string
 	Format   Format
+	Fixed    Fixed         // of each record, where the format has values alone
 	KeyField string        // take each record's key from this field of its JSON value
 	Acks     string        // all, leader or none
 	Batch    int           // records in a request
@@ -38,23 +39,23 @@ type ProduceOptions struct {
 
 // ProduceSummary counts what became of the input.
 type ProduceSummary struct {
-	Lines    int64 `json:"lines"`    // lines read
-	Stored   int64 `json:"stored"`   // records stored as acks asks
-	Accepted int64 `json:"accepted"` // records taken with acks=none, whose fate is not told
-	Failed   int64 `json:"failed"`   // records certainly not stored
-	Unknown  int64 `json:"unknown"`  // records of which it is not known
-	Requests int64 `json:"requests"`
-	Retries  int64 `json:"retries"`
+	Lines    int64 // lines read
+	Stored   int64 // records stored as acks asks
+	Accepted int64 // records taken with acks=none, whose fate is not told
+	Failed   int64 // records certainly not stored
+	Unknown  int64 // records of which it is not known
+	Requests int64
+	Retries  int64
 
-	Partitions map[model.PartitionID]OffsetRange `json:"partitions"`
+	Partitions map[model.PartitionID]OffsetRange
 }
 
 // OffsetRange is the lowest and highest offset that a partition's records were given;
 // others' records may lie between.
 type OffsetRange struct {
-	First   model.Offset `json:"first_offset"`
-	Last    model.Offset `json:"last_offset"`
-	Records int64        `json:"records"`
+	First   model.Offset
+	Last    model.Offset
+	Records int64
 }
 
 // Produce reads records from in and sends them in batches, one request at a time, so
@@ -63,7 +64,7 @@ type OffsetRange struct {
 // server certainly did not apply and calls retryable is tried again for 30 s. The
 // summary is exact in every case.
 func (c *Client) Produce(ctx context.Context, in io.Reader, o ProduceOptions) (ProduceSummary, error) {
-	p := &producer{c: c, o: o, lines: lineReader{format: o.Format, keyField: o.KeyField}}
+	p := &producer{c: c, o: o, lines: lineReader{format: o.Format, keyField: o.KeyField, fixed: o.Fixed.members()}}
 	p.sum.Partitions = map[model.PartitionID]OffsetRange{}
 	if p.o.Batch <= 0 || p.o.Batch > maxBatchRecords {
 		return p.sum, fmt.Errorf("a batch has 1 to %d records", maxBatchRecords)
@@ -75,7 +76,11 @@ func (c *Client) Produce(ctx context.Context, in io.Reader, o ProduceOptions) (P
 	var readErr error // written before chunks is closed
 	g.Go("read input", func(ctx context.Context) {
 		defer close(chunks)
-		readErr = readChunks(ctx, in, chunks)
+		read := readChunks
+		if o.Format == Raw {
+			read = readWhole
+		}
+		readErr = read(ctx, in, chunks)
 	})
 	err := p.run(ctx, chunks)
 	if err == nil {
@@ -129,7 +134,11 @@ func (p *producer) run(ctx context.Context, chunks <-chan []byte) error {
 				return p.flush(ctx)
 			}
 			waiting := len(p.numbers) > 0
-			if err := p.add(ctx, chunk); err != nil {
+			add := p.add
+			if p.o.Format == Raw {
+				add = p.addWhole
+			}
+			if err := add(ctx, chunk); err != nil {
 				return err
 			}
 			if !waiting {
@@ -171,6 +180,17 @@ func (p *producer) add(ctx context.Context, chunk []byte) error {
 		}
 	}
 	return nil
+}
+
+// addWhole makes one record of the whole input.
+func (p *producer) addWhole(ctx context.Context, input []byte) error {
+	p.sum.Lines++
+	body, err := p.lines.appendValue(p.body, input)
+	if err != nil {
+		return err
+	}
+	p.body, p.numbers = body, append(p.numbers, p.sum.Lines)
+	return p.flush(ctx)
 }
 
 // flush sends the batch, if there is one.

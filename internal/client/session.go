@@ -43,6 +43,7 @@ func LogIn(ctx context.Context, base *url.URL, username, password string, now ti
 // others take over its tokens.
 type Session struct {
 	store *Store
+	name  string // of the context
 	base  *url.URL
 	now   func() time.Time
 
@@ -50,13 +51,13 @@ type Session struct {
 	login Login // guarded by mu
 }
 
-// NewSession returns the source of a stored login's tokens.
-func NewSession(store *Store, login Login, now func() time.Time) (*Session, error) {
-	base, err := ParseServer(login.Server)
+// NewSession returns the source of a context's tokens.
+func NewSession(store *Store, x Context, now func() time.Time) (*Session, error) {
+	base, err := ParseServer(x.Server)
 	if err != nil {
 		return nil, err
 	}
-	return &Session{store: store, base: base, now: now, login: login}, nil
+	return &Session{store: store, name: x.Name, base: base, now: now, login: x.Login}, nil
 }
 
 // Token returns the access token, renewed when it is about to end.
@@ -76,16 +77,16 @@ func (s *Session) Renew(ctx context.Context, refused string) (string, error) {
 	// goroutines apart as it does processes.
 	var got Login
 	err := s.store.update(ctx, func(c *contents) error {
-		l := c.find(s.base.String())
-		if l == nil {
-			return s.expired(ErrNoLogin)
+		x := c.named(s.name)
+		if x == nil || x.Server != s.base.String() || x.RefreshToken == "" { // it was changed meanwhile
+			return s.expired(errLoggedOut)
 		}
-		if l.AccessToken == refused || !l.fresh(s.now()) {
-			if err := s.refresh(ctx, l); err != nil {
+		if x.AccessToken == refused || !x.fresh(s.now()) {
+			if err := s.refresh(ctx, &x.Login); err != nil {
 				return err
 			}
 		}
-		got = *l
+		got = x.Login
 		return nil
 	})
 	if err != nil {
@@ -95,6 +96,21 @@ func (s *Session) Renew(ctx context.Context, refused string) (string, error) {
 	s.login = got
 	s.mu.Unlock()
 	return got.AccessToken, nil
+}
+
+var errLoggedOut = errors.New("its context was logged out, changed or deleted")
+
+// LogOut ends a login at the server, so that its tokens are dead there, and then forgets
+// it. A login that has ended there already is forgotten too; after another error it stays.
+func (s *Session) LogOut(ctx context.Context) error {
+	c := New(s.base, s)
+	defer c.Close()
+	err := c.Call(ctx, Request{Method: http.MethodPost, Path: "/v1/auth/logout"}, nil)
+	var p *Problem
+	if err != nil && !(errors.As(err, &p) && p.Status == http.StatusUnauthorized) {
+		return err
+	}
+	return s.store.Forget(ctx, s.name)
 }
 
 // refreshTimeout ends a refresh that no interrupt ends.

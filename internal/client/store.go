@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Login is a stored context: a server and the tokens of one user there.
+// Login is what a login gave: the tokens of one user at a server.
 type Login struct {
 	Server       string    `json:"server"`
 	Username     string    `json:"username"`
@@ -29,12 +29,9 @@ func (l *Login) fresh(now time.Time) bool {
 	return l.AccessToken != "" && now.Add(margin).Before(l.ExpiresAt)
 }
 
-// Store keeps logins in one file, readable by its owner only, in a folder of its
+// Store keeps contexts in one file, readable by its owner only, in a folder of its
 // own. Processes that share it are kept apart by a lock on a second file.
 type Store struct{ dir string }
-
-// ErrNoLogin means that nobody logged in to the server.
-var ErrNoLogin = errors.New("not logged in")
 
 // NewStore returns the store in a folder, which is made when first written to.
 func NewStore(dir string) *Store { return &Store{dir: dir} }
@@ -50,17 +47,8 @@ func DefaultStoreDir() (string, error) {
 
 // contents is the file's form.
 type contents struct {
-	Current string  `json:"current"` // server of the login used when none is named
-	Logins  []Login `json:"logins"`
-}
-
-func (c *contents) find(server string) *Login {
-	for i := range c.Logins {
-		if c.Logins[i].Server == server {
-			return &c.Logins[i]
-		}
-	}
-	return nil
+	Current  string    `json:"current"` // name of the context used when none is named
+	Contexts []Context `json:"logins"`
 }
 
 func (s *Store) file() string { return filepath.Join(s.dir, "logins.json") }
@@ -77,6 +65,7 @@ func (s *Store) read() (*contents, error) {
 	if err := json.Unmarshal(b, c); err != nil {
 		return nil, fmt.Errorf("%s cannot be read; log in again after removing it: %w", s.file(), err)
 	}
+	c.nameAll()
 	return c, nil
 }
 
@@ -149,34 +138,4 @@ func (s *Store) update(ctx context.Context, change func(*contents) error) error 
 		return err
 	}
 	return s.write(c)
-}
-
-// Save stores a login in place of an older one to the same server and makes it the
-// current one.
-func (s *Store) Save(ctx context.Context, l Login) error {
-	return s.update(ctx, func(c *contents) error {
-		c.Current = l.Server
-		if old := c.find(l.Server); old != nil {
-			*old = l
-		} else {
-			c.Logins = append(c.Logins, l)
-		}
-		return nil
-	})
-}
-
-// Find returns the login to a server, or the current one when server is "". It is
-// ErrNoLogin when there is none.
-func (s *Store) Find(server string) (*Login, error) {
-	c, err := s.read()
-	if err != nil {
-		return nil, err
-	}
-	if server == "" {
-		server = c.Current
-	}
-	if l := c.find(server); l != nil {
-		return l, nil
-	}
-	return nil, ErrNoLogin
 }

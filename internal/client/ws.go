@@ -38,7 +38,7 @@ var ErrWSIncomplete = errors.New("the wait was over before all the frames asked 
 // and hands each frame that comes to emit, as one line of JSON. It closes the socket
 // when the options say so. A close by the server other than the normal one is an error.
 func (c *Client) WebSocket(ctx context.Context, path string, in io.Reader, o WSOptions, emit func([]byte) error) error {
-	conn, err := c.dialWS(ctx, path)
+	conn, err := c.DialWebSocket(ctx, path)
 	if err != nil {
 		return err
 	}
@@ -57,8 +57,9 @@ func (c *Client) WebSocket(ctx context.Context, path string, in io.Reader, o WSO
 	return err
 }
 
-// dialWS opens the socket; a refused token is renewed once.
-func (c *Client) dialWS(ctx context.Context, path string) (*websocket.Conn, error) {
+// DialWebSocket opens a socket, which is the caller's to close; a refused token is renewed
+// once. An answer that opens none is a *Problem.
+func (c *Client) DialWebSocket(ctx context.Context, path string) (*websocket.Conn, error) {
 	token, err := c.tokens.Token(ctx)
 	if err != nil {
 		return nil, err

@@ -204,7 +204,19 @@ type Error struct {
 	Fields     []FieldError
 	RetryAfter time.Duration  // 0: the door's default for the status
 	Extra      map[string]any // further members of the problem, such as earliest and latest
+	Limit      *RateLimit     // of rate-limited: the limit that was reached, where it has a name
 	Cause      error          // for logs, never for clients
+}
+
+// RateLimit is the state of a limit, as the RateLimit headers of HTTP tell it
+// (draft-ietf-httpapi-ratelimit-headers).
+type RateLimit struct {
+	Policy    string // name of the limit
+	Unit      string // what is counted: requests or content-bytes
+	Quota     int64  // units in a window
+	WindowS   int64  // seconds
+	Remaining int64  // units that are left
+	ResetS    int64  // seconds until there is more
 }
 
 // Errorf makes an error of a code with a detail for the client.

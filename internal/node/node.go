@@ -22,11 +22,13 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"tidewire/api/admin"
 	"tidewire/api/ops"
 	"tidewire/api/rest"
 	"tidewire/api/route"
 	"tidewire/auth"
 	"tidewire/broker"
+	"tidewire/broker/quota"
 	"tidewire/cluster"
 	"tidewire/cluster/metadata"
 	"tidewire/internal/buildinfo"
@@ -262,8 +264,13 @@ func (n *Node) startAuth(ctx context.Context) error {
 
 func (n *Node) startBroker(ctx context.Context) error {
 	n.group = lifecycle.New(context.WithoutCancel(ctx))
+	limiter := new(quota.Limiter)
+	cancel := n.cluster.Subscribe(limiter.Follow)
+	n.onStop("the quotas", func(context.Context) error { cancel(); return nil })
+	limiter.Set(n.cluster.Image())
 	account := n.openOperations()
 	n.broker = broker.New(broker.Config{
+		Quotas:    limiter,
 		Inflation: n.inflation, Operations: account,
 		NodeID: n.cfg.NodeID, Metadata: n.cluster, Authorizer: n.auth.Authorizer, Store: n.store,
 		Logger: n.logger, Group: n.group, Now: n.now, Monotonic: n.mono, Appended: n.noteAppended,
@@ -290,13 +297,14 @@ func (n *Node) startServer(context.Context) error {
 	metrics := web.NewMetrics(registry)
 	gate := route.New(route.Config{
 		Service: n.auth.Service, Tokens: n.auth.Tokens, Logger: n.logger, Prefix: n.cfg.HTTP.PathPrefix,
-		Proxies: n.cfg.HTTP.TrustedProxies, Inflight: budget,
+		Proxies: n.cfg.HTTP.TrustedProxies, Inflight: budget, Limits: n.broker,
 	})
 	api := rest.New(rest.Config{
 		Broker: n.broker, Auth: n.auth, Cluster: n.cluster, Process: n, Logger: n.logger, Now: n.now,
 		Version: buildinfo.Version, Metrics: metrics.Handler(), Inflight: budget,
 		MetricsPublic: n.cfg.HTTP.MetricsPublic || n.cfg.Dev,
 	})
+	doors := admin.New(admin.Config{Service: n.auth.Service, Authz: n.auth.Authorizer, Cluster: n.cluster})
 	operate := ops.New(ops.Config{Broker: n.broker, Cluster: n.cluster, Now: n.now})
 	friends := web.AllowedOrigins(n.cfg.HTTP.CORSOrigins)
 	n.streams = ws.New(ws.Config{
@@ -304,7 +312,7 @@ func (n *Node) startServer(context.Context) error {
 		AllowedOrigins: func(r *http.Request) bool { return gate.OwnOrigin(r) || friends(r) },
 	})
 	n.server, err = web.New(web.Config{
-		Gate: gate, Doors: []web.Door{api, operate}, Streams: web.NewStreams(n.streams), Metrics: metrics, Logger: n.logger, Prefix: n.cfg.HTTP.PathPrefix,
+		Gate: gate, Doors: []web.Door{api, doors, operate}, Streams: web.NewStreams(n.streams), Metrics: metrics, Logger: n.logger, Prefix: n.cfg.HTTP.PathPrefix,
 		CORSOrigins: n.cfg.HTTP.CORSOrigins, TrustedProxies: n.cfg.HTTP.TrustedProxies, TLS: tlsConfig, Now: n.now,
 	})
 	if err != nil {

@@ -146,14 +146,24 @@ func problemResponse(status string, codes []model.Code) object {
 	switch status {
 	case strconv.Itoa(http.StatusUnauthorized):
 		response["headers"] = object{"WWW-Authenticate": stringHeader("How to authenticate (RFC 6750).")}
-	case strconv.Itoa(http.StatusTooManyRequests), strconv.Itoa(http.StatusServiceUnavailable):
+	case strconv.Itoa(http.StatusServiceUnavailable):
 		response["headers"] = object{"Retry-After": stringHeader("Seconds to wait before the next try.")}
+	case strconv.Itoa(http.StatusTooManyRequests):
+		response["headers"] = object{
+			"Retry-After":      stringHeader("Seconds to wait before the next try."),
+			"RateLimit-Policy": optionalHeader("The quota that was reached: its name, units per window (q), seconds of the window (w) and unit (qu)."),
+			"RateLimit":        optionalHeader("Its state: units left (r), seconds until there are more (t)."),
+		}
 	}
 	return response
 }
 
 func stringHeader(description string) object {
 	return object{"description": description, "required": true, "schema": object{"type": "string"}}
+}
+
+func optionalHeader(description string) object {
+	return object{"description": description, "schema": object{"type": "string"}}
 }
 
 // problemSchema is the error shape (RFC 9457). Some codes carry further members,

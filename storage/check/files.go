@@ -37,17 +37,17 @@ const (
 	maxFile = 1 << 30
 )
 
-// checkpointFiles are the checkpoints of a data folder; a clean stop names the generations
-// of the first three.
-var checkpointFiles = [4]string{recoveryPointFile, replicationFile, logStartFile, cleanerFile}
+// checkpointFiles are the checkpoints of a data folder; a clean stop names their
+// generations.
+var checkpointFiles = [cpKinds]string{recoveryPointFile, replicationFile, logStartFile, cleanerFile}
 
 // The kinds of checkpoint, as indexes into checkpointFiles.
 const (
 	cpRecovery = iota
 	cpReplication
 	cpLogStart
-	cpCleaner
-	cpMarked = cpCleaner // those before it are in the marker
+	cpCleaner // the last: not every folder has one
+	cpKinds
 )
 
 var segmentSuffixes = []string{logSuffix, indexSuffix, timeIndexSuffix, txnIndexSuffix, snapshotSuffix}
@@ -172,13 +172,13 @@ func decodePoint(line string) (point, error) {
 }
 
 // decodeCleanStop gives the generations that the marker names.
-func decodeCleanStop(b []byte) (gens [cpMarked]uint64, err error) {
+func decodeCleanStop(b []byte) (gens [cpKinds]uint64, err error) {
 	body, err := cutCRC(b)
 	if err != nil {
 		return gens, err
 	}
 	lines := strings.Split(strings.TrimSuffix(string(body), "\n"), "\n")
-	if len(lines) != 1+cpMarked || lines[0] != "tidewire-clean-stop 1" {
+	if len(lines) != 1+cpKinds || lines[0] != "tidewire-clean-stop 1" {
 		return gens, errors.New("it is no marker of version 1")
 	}
 	for i := range gens {

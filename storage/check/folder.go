@@ -120,6 +120,9 @@ func (c *checker) loadFolder(dir string, logs bool) (*folder, error) {
 	}
 	f.clean, c.sum.CleanStop = true, true
 	for i, g := range gens {
+		if i == cpCleaner && !f.have[i] && g > 0 {
+			c.report(Damage, path.Join(dir, cleanerFile), nowhere, "the checkpoint is missing or damaged; the last stop left it at generation %d", g)
+		}
 		if f.have[i] && f.cp[i].generation != g {
 			c.report(Damage, path.Join(dir, checkpointFiles[i]), nowhere, "the checkpoint has generation %d, and the last stop left %d", f.cp[i].generation, g)
 		}

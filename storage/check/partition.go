@@ -40,8 +40,8 @@ type partition struct {
 	// firstBatch is the base offset of the first batch that reaches above the log start; -1
 	// before it was met.
 	firstBatch model.Offset
-	state     replay
-	newest    *snapshot
+	state      replay
+	newest     *snapshot
 }
 
 // segment is one .log file with what goes with it.
@@ -165,7 +165,7 @@ func (p *partition) settle() {
 	p.point, p.known = f.get(cpRecovery, p.key)
 	p.start, _ = f.get(cpLogStart, p.key)
 	if f != nil && p.haveID {
-		for kind, have := range f.have[:cpMarked] {
+		for kind, have := range f.have[:cpCleaner] {
 			if _, ok := f.get(kind, p.key); have && !ok {
 				sev := Note // a log that is new
 				if p.clean {

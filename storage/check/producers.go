@@ -274,6 +274,9 @@ func (p *partition) missingSnapshots() {
 	if p.clean && p.worthSnapshot() && !have(p.end) {
 		p.c.report(Damage, p.file(p.end, snapshotSuffix), nowhere, "the snapshot that a clean stop writes is missing")
 	}
+	if first := p.segs[0]; first.base > 0 && !first.unsure && first.base != p.end && !have(first.base) {
+		p.c.report(Note, p.file(first.base, snapshotSuffix), nowhere, "there is no snapshot at the log's first segment: it began there, or producers from before it are forgotten")
+	}
 	for _, s := range p.segs[1:] {
 		if !s.unsure && s.base != p.end && !have(s.base) {
 			p.c.report(Note, p.file(s.base, snapshotSuffix), nowhere, "the snapshot of the segment's roll is missing, so that a start may read more of the log")

@@ -60,8 +60,8 @@ func Seal(b []byte) []byte {
 	return fmt.Appendf(b, "crc32c %08x\n", crc32.Checksum(b, castagnoli))
 }
 
-// cutCRC verifies and removes the last line.
-func cutCRC(b []byte) ([]byte, error) {
+// Open verifies and removes the last line, which Seal has added.
+func Open(b []byte) ([]byte, error) {
 	i := bytes.LastIndex(bytes.TrimSuffix(b, []byte("\n")), []byte("\n"))
 	body := b[:i+1]
 	if !bytes.Equal(b[i+1:], Seal(bytes.Clone(body))[len(body):]) {
@@ -73,7 +73,7 @@ func cutCRC(b []byte) ([]byte, error) {
 // Decode reads what Encode gave for the same kind; the error tells what is wrong.
 func Decode(b []byte, kind string) (File, error) {
 	var c File
-	body, err := cutCRC(b)
+	body, err := Open(b)
 	if err != nil {
 		return c, err
 	}

@@ -35,23 +35,31 @@ var checkpointFiles = [cpKinds]string{recoveryPointFile, replicationFile, logSta
 // logKey names a log across deletions and re-creations of its topic.
 type logKey = checkpoint.Key
 
-// encodeCleanStop repeats the generations of the checkpoints written on stop.
-func encodeCleanStop(gens [cpKinds]uint64) []byte {
+// encodeCleanStop repeats the generations of the checkpoints written on stop, and that of
+// the cleaner's, 0 where there is none.
+func encodeCleanStop(gens [cpKinds]uint64, cleaner uint64) []byte {
+	return checkpoint.Seal(fmt.Appendf(cleanStopHead(gens), "%s %d\n", cleanerFile, cleaner))
+}
+
+func cleanStopHead(gens [cpKinds]uint64) []byte {
 	b := []byte("tidewire-clean-stop 1\n")
 	for i, g := range gens {
 		b = fmt.Appendf(b, "%s %d\n", checkpointFiles[i], g)
 	}
-	return checkpoint.Seal(b)
+	return b
 }
 
 // checkpoints is what OpenStore found in a data folder.
 type checkpoints struct {
 	cp    [cpKinds]checkpoint.File
 	have  [cpKinds]bool // the file was there and whole
-	clean bool          // the clean-stop marker repeats all generations
+	clean bool          // the clean-stop marker repeats their generations
+
+	cleaner  checkpoint.File
+	stranger bool // the marker has another generation of the cleaner's: it is not the one of the stop
 }
 
-// loadCheckpoints reads the three files and the marker. A missing or damaged file
+// loadCheckpoints reads the files and the marker. A missing or damaged file
 // is not an error: have says so. A damaged one is kept beside (.damaged).
 func loadCheckpoints(fsys fsx.FS, dir string, warn func(msg string, args ...any)) (checkpoints, error) {
 	var out checkpoints
@@ -63,11 +71,19 @@ func loadCheckpoints(fsys fsx.FS, dir string, warn func(msg string, args ...any)
 		}
 		gens[i] = out.cp[i].Generation
 	}
+	var err error
+	if out.cleaner, _, err = loadCheckpoint(fsys, dir, cleanerFile, warn); err != nil {
+		return out, err
+	}
 	b, err := fsx.ReadFile(fsys, path.Join(dir, cleanStopFile), maxCheckpoint)
 	if err != nil && !isErr(err, fs.ErrNotExist) {
 		return out, err
 	}
-	out.clean = err == nil && out.have == [cpKinds]bool{true, true, true} && bytes.Equal(b, encodeCleanStop(gens))
+	if err == nil && out.have == [cpKinds]bool{true, true, true} {
+		body, err := checkpoint.Open(b)
+		out.clean = err == nil && bytes.HasPrefix(body, cleanStopHead(gens))
+		out.stranger = out.clean && !bytes.Equal(b, encodeCleanStop(gens, out.cleaner.Generation))
+	}
 	return out, nil
 }
 

@@ -289,11 +289,23 @@ func (c *cleaning) explain(ctx context.Context, err error) error {
 }
 
 // keeper is what was the last of each producer when a pass began; what came since is not
-// in reach of the pass.
-func (l *Log) keeper() producer.Keeper {
+// in reach of the pass. What lies above the high watermark may be cut off by a truncation:
+// then that counts which was the last below.
+func (l *Log) keeper(hw model.Offset) (k producer.Keeper, err error) {
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.prods.Keeper()
+	none := l.prods.Empty()
+	if !none {
+		k.Note(&l.prods)
+	}
+	l.mu.Unlock()
+	if none || hw >= l.LogEnd() {
+		return k, nil
+	}
+	st, err := l.stateAt(*l.segs.Load(), max(hw, l.firstBase()))
+	if err == nil {
+		k.Note(&st.State)
+	}
+	return k, err
 }
 
 func newSeed() (s compact.Seed, err error) {
@@ -306,10 +318,14 @@ func (c *cleaning) newPass(from model.Offset) (*compact.Pass, error) {
 	if err != nil {
 		return nil, err
 	}
+	keeper, err := c.l.keeper(c.policy.HighWatermark)
+	if err != nil {
+		return nil, err
+	}
 	o := c.l.store.o
 	return compact.NewPass(compact.Options{
 		Map:     compact.NewMap(o.DedupeBufferBytes, seed),
-		Inflate: record.NewDecompressor(o.MaxInflate), Producers: c.l.keeper(),
+		Inflate: record.NewDecompressor(o.MaxInflate), Producers: keeper,
 		Now: c.now, DeleteAfter: c.policy.DeleteRetentionMs,
 	}, from), nil
 }

@@ -11,6 +11,7 @@ import (
 
 	"tidewire/internal/fsx"
 	"tidewire/internal/model"
+	"tidewire/storage/epochs"
 	"tidewire/storage/record"
 )
 
@@ -447,4 +448,194 @@ func TestAFolderThatAKilledProcessMadeIsSyncedByTheNext(t *testing.T) {
 		require.NoError(t, x.stop())
 	}
 	require.NoError(t, h.stop())
+}
+
+// Indexes of a segment that could not be made would look like those of a lost one.
+func TestASegmentThatCouldNotBeMadeLeavesNoIndexes(t *testing.T) {
+	t.Parallel()
+	in := fsx.NewInject(fsx.NewMem(), nil)
+	h := newHarness(t, in, "/data")
+	l := h.open(Config{SegmentBytes: 1})
+	mustAppend(t, l, batch(t, record.None, 1))
+	in.SetHook(oneFailure(syscall.ENOSPC, func(op fsx.Op) bool {
+		return op.Kind == fsx.OpClose && strings.HasSuffix(op.Path, baseName(1)+timeIndexSuffix)
+	}))
+	refuse(t, l, model.StorageFull, batch(t, record.None, 2))
+	in.SetHook(nil)
+	for _, suffix := range segmentSuffixes {
+		ok, err := fsx.Exists(in, path.Join(logDir, baseName(1)+suffix))
+		require.NoError(t, err)
+		require.False(t, ok, suffix)
+	}
+	require.NoError(t, h.stop())
+}
+
+// A killed process leaves a cut to the page cache. What was cut off must not come back with
+// the next power cut, behind what was appended in its place.
+func TestWhatWasCutDoesNotComeBackAfterAKillAndAPowerCut(t *testing.T) {
+	t.Parallel()
+	mem := fsx.NewCrashMem()
+	in := fsx.NewInject(mem, nil)
+	h := newHarness(t, in, "/data")
+	l := h.open(Config{})
+	for ts := range int64(3) {
+		mustAppend(t, l, batch(t, record.None, ts))
+	}
+	waitStable(t, l)
+	require.NoError(t, h.store.Checkpoint())
+	dead := false
+	in.SetHook(func(op fsx.Op) *fsx.Fault {
+		if dead {
+			return &fsx.Fault{Err: syscall.EIO}
+		}
+		dead = op.Kind == fsx.OpTruncate && strings.HasSuffix(op.Path, logSuffix)
+		return nil
+	})
+	require.Error(t, l.TruncateTo(1))
+	require.True(t, dead)
+	h.kill()
+	in.SetHook(nil)
+	h.opts.SyncInterval = time.Hour
+	h.start()
+	l = h.open(Config{})
+	require.EqualValues(t, 1, l.LogEnd())
+	mustAppend(t, l, batch(t, record.None, 100))
+	for seed := range uint64(40) {
+		x := newHarness(t, mem.Crash(seed), "/data")
+		require.LessOrEqual(t, x.open(Config{}).LogEnd(), model.Offset(2), "seed %d", seed)
+		require.NoError(t, x.stop())
+	}
+	require.NoError(t, h.stop())
+}
+
+// Where compaction has removed an epoch's first batches only the file knows where it began.
+func TestRecoveryKeepsWhereEpochsBeganInAGap(t *testing.T) {
+	t.Parallel()
+	mem := fsx.NewMem()
+	h := newHarness(t, mem, "/data")
+	l := h.open(Config{})
+	for _, b := range [][]byte{at(1, 0, 2, 0, 1, 2), at(3, 6, 7, 6, 7)} {
+		_, err := l.AppendReplica(b, true, 0)
+		require.NoError(t, err)
+	}
+	waitStable(t, l)
+	require.NoError(t, h.store.Checkpoint())
+	h.kill()
+	known := epochs.Cache{{Epoch: 1, Start: 0}, {Epoch: 2, Start: 3}, {Epoch: 3, Start: 5}}
+	require.NoError(t, fsx.WriteFile(mem, path.Join(logDir, epochs.FileName), known.Encode()))
+	require.NoError(t, mem.Remove("/data/"+recoveryPointFile)) // so that all is read
+	h.start()
+	l = h.open(Config{})
+	for asked, want := range map[model.LeaderEpoch]model.Offset{1: 3, 2: 5, 3: 8} {
+		epoch, end := l.EpochEnd(asked)
+		require.Equal(t, asked, epoch)
+		require.Equal(t, want, end, "of epoch %d", asked)
+	}
+	require.NoError(t, h.stop())
+}
+
+// No checksum covers a base offset, and a compacted log may have gaps: one that leads out of
+// its segment is damage, not the end of what there is to read.
+func TestABaseOffsetThatLeadsOutOfItsSegmentIsAnError(t *testing.T) {
+	t.Parallel()
+	mem := fsx.NewMem()
+	h := newHarness(t, mem, "/data")
+	one := batch(t, record.None, 1)
+	cfg := Config{SegmentBytes: int64(3 * len(one))}
+	l := h.open(cfg)
+	require.NoError(t, l.MarkCompacted())
+	for ts := range int64(7) {
+		mustAppend(t, l, batch(t, record.None, ts))
+	}
+	require.Equal(t, 3, l.Segments())
+	require.NoError(t, h.stop())
+	flip(t, mem, path.Join(logDir, baseName(0)+logSuffix), int64(len(one))+3, 1) // of the batch at 1, which is at 2^32+1 now
+	h.start()
+	l = h.open(cfg)
+	for _, limit := range []model.Offset{l.LogEnd(), allOffsets} {
+		b, err := l.Read(nil, 0, limit, 1<<20)
+		require.NoError(t, err)
+		require.Len(t, b, len(one))
+		_, err = l.Read(nil, 1, limit, 1<<20)
+		require.True(t, model.HasCode(err, model.StorageError), "%v", err)
+	}
+	require.NoError(t, h.stop())
+}
+
+// An index that recovery has removed must not be there again after a clean stop.
+func TestAnIndexThatRecoveryRemovesStaysAway(t *testing.T) {
+	t.Parallel()
+	mem := fsx.NewCrashMem()
+	h := newHarness(t, mem, "/data")
+	l := h.open(Config{})
+	mustAppend(t, l, batch(t, record.None, 1))
+	waitStable(t, l)
+	require.NoError(t, h.store.Checkpoint())
+	h.kill()
+	stray := path.Join(logDir, baseName(1)+timeIndexSuffix)
+	require.NoError(t, fsx.WriteFile(mem, stray, nil))
+	h.start()
+	h.open(Config{})
+	require.NoError(t, h.stop())
+	for seed := range uint64(20) {
+		ok, err := fsx.Exists(mem.Crash(seed), stray)
+		require.NoError(t, err)
+		require.False(t, ok, "seed %d", seed)
+	}
+}
+
+// The index of aborted transactions of a segment that was synced as the active one, up to
+// its end, is in the page cache when a process is killed.
+func TestAbortsOfTheSegmentThatEndsAtTheRecoveryPointAreSynced(t *testing.T) {
+	t.Parallel()
+	mem := fsx.NewCrashMem()
+	h := newHarness(t, mem, "/data")
+	l := h.open(Config{})
+	mustAppend(t, l, tbatch(1, 0, 0, 1))
+	mustAppend(t, l, marker(1, 0, record.ControlAbort, 0))
+	waitStable(t, l)
+	require.NoError(t, h.store.Checkpoint())
+	h.store.o.SyncInterval = time.Hour
+	l.SetConfig(Config{SegmentBytes: 1})
+	mustAppend(t, l, batch(t, record.None, 1))
+	h.kill()
+	h.start()
+	h.open(Config{})
+	require.NoError(t, h.stop())
+	for seed := range uint64(20) {
+		b, err := fsx.ReadFile(mem.Crash(seed), path.Join(logDir, baseName(0)+txnIndexSuffix), 1<<20)
+		require.NoError(t, err, "seed %d", seed)
+		require.Len(t, b, 34, "seed %d", seed)
+	}
+}
+
+// An older file could call clean what was cut off and appended anew since.
+func TestACleanerCheckpointThatIsNotOfTheLastStopIsDropped(t *testing.T) {
+	t.Parallel()
+	mem := fsx.NewMem()
+	h := newHarness(t, mem, "/data")
+	cfg := Config{SegmentBytes: 1}
+	l := h.open(cfg)
+	for i := range int64(4) {
+		mustAppend(t, l, batch(t, record.None, i))
+	}
+	waitStable(t, l)
+	l.SetHighWatermark(l.LogEnd())
+	mustClean(t, l, 1000)
+	old, err := fsx.ReadFile(mem, "/data/"+cleanerFile, maxCheckpoint)
+	require.NoError(t, err)
+	require.NoError(t, l.TruncateTo(2))
+	require.EqualValues(t, 2, l.cleaned.point.Load())
+	require.NoError(t, h.stop())
+	h.start()
+	l = h.open(cfg)
+	require.EqualValues(t, 2, l.cleaned.point.Load())
+	require.NoError(t, h.stop())
+	require.NoError(t, fsx.WriteFile(mem, "/data/"+cleanerFile, old))
+	for range 2 { // also after the next stop
+		h.start()
+		l = h.open(cfg)
+		require.Zero(t, l.cleaned.point.Load())
+		require.NoError(t, h.stop())
+	}
 }

@@ -377,6 +377,7 @@ func (r *recovery) removeOrphans(base model.Offset) error {
 			if !ok || b <= base || slices.ContainsFunc(r.segs, func(s *segment) bool { return s.base == b }) {
 				continue
 			}
+			r.removed = true
 			if err := r.l.store.fs.Remove(path.Join(r.l.dir, name)); !isMissing(err) {
 				return err
 			}

@@ -140,7 +140,7 @@ func (l *Log) readSegment(dst []byte, seg *segment, from, limit model.Offset, ma
 	if err := fsx.ReadFull(sc.f, dst[at:at+n], pos); err != nil {
 		return dst[:at], false, err
 	}
-	keep, err := l.wholeBatches(dst[at:at+n], h.BaseOffset, limit)
+	keep, err := l.wholeBatches(dst[at:at+n], h.BaseOffset, limit, l.reach(seg))
 	if err != nil {
 		return dst[:at], false, l.damage(seg, pos+int64(keep), from, err)
 	}
@@ -150,7 +150,7 @@ func (l *Log) readSegment(dst []byte, seg *segment, from, limit model.Offset, ma
 // wholeBatches is the length of the whole batches at the start of b, the first of which
 // is at next, whose base offset is below limit. Offsets must grow, or reading would go
 // in circles, and have no gap but of compaction.
-func (l *Log) wholeBatches(b []byte, next, limit model.Offset) (int, error) {
+func (l *Log) wholeBatches(b []byte, next, limit, reach model.Offset) (int, error) {
 	n := 0
 	for {
 		h, err := record.ParseHeader(b[n:])
@@ -163,7 +163,7 @@ func (l *Log) wholeBatches(b []byte, next, limit model.Offset) (int, error) {
 		if h.BaseOffset >= limit || h.Size() > len(b)-n {
 			return n, nil
 		}
-		if err := l.follows(h.BaseOffset, next); err != nil {
+		if err := firstErr(l.follows(h.BaseOffset, next), within(&h, reach)); err != nil {
 			return n, err
 		}
 		next = h.NextOffset()
@@ -171,11 +171,29 @@ func (l *Log) wholeBatches(b []byte, next, limit model.Offset) (int, error) {
 	}
 }
 
+// reach is where the segment behind one begins: no batch of it goes further. A base offset
+// that damage has made larger, which no checksum covers, is found by that.
+func (l *Log) reach(seg *segment) model.Offset {
+	segs := *l.segs.Load()
+	i := floorSegment(segs, seg.base) + 1
+	if i == len(segs) || segs[i-1] != seg {
+		return math.MaxInt64
+	}
+	return segs[i].base
+}
+
+func within(h *record.BatchHeader, reach model.Offset) error {
+	if h.NextOffset() > reach || h.BaseOffset < 0 {
+		return model.Errorf(model.CorruptBatch, "a batch at offset %d in a segment that ends at %d", h.BaseOffset, reach)
+	}
+	return nil
+}
+
 // locateNext is locate for a reader, who must not step over a hole.
 func (l *Log) locateNext(seg *segment, sc *scanner, from model.Offset) (int64, record.BatchHeader, error) {
 	pos, h, err := l.locate(seg, sc, from)
 	if err == nil && pos < sc.size && h.BaseOffset > from {
-		if err := l.follows(h.BaseOffset, max(from, seg.base)); err != nil {
+		if err := firstErr(l.follows(h.BaseOffset, max(from, seg.base)), within(&h, l.reach(seg))); err != nil {
 			return pos, h, l.damage(seg, pos, from, err)
 		}
 	}

@@ -314,6 +314,9 @@ func (r *recovery) trustSegments(n int) error {
 		// At its end a segment was synced as the active one, without its indexes, and the next
 		// may have begun since.
 		unsealed := i == n-1 && !r.trusted && r.segs[n].base >= r.point
+		if unsealed && seg.txn.Summary().Count > 0 {
+			r.badTxn[seg.base] = true
+		}
 		if r.openIndexes(seg) && !unsealed {
 			continue
 		}

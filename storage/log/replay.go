@@ -44,7 +44,7 @@ func (l *Log) stateAt(segs []*segment, off model.Offset) (*replayed, error) {
 			}
 			continue
 		}
-		if all[i] > max(st.hw, segs[0].base) && st.hw > 0 && s.Marked() {
+		if all[i] > max(st.hw, segs[0].base) && s.Marked() {
 			continue // transactions that ended in between keep the last stable offset back
 		}
 		if all[i] <= model.Offset(l.cleaned.point.Load()) && s.HasTransactions() {

@@ -122,5 +122,5 @@ func TestFilesAreKafkasByteForByte(t *testing.T) {
 		"01020304-0506-0708-090a-0b0c0d0e0f10 0 8\ncrc32c 788468b5\n", string(cp))
 	mark, err := fsx.ReadFile(mem, "/data/clean-stop", 1<<20)
 	require.NoError(t, err)
-	require.Equal(t, "tidewire-clean-stop 1\nrecovery-point 2\nreplication 2\nlog-start 2\ncrc32c 439488a2\n", string(mark))
+	require.Equal(t, "tidewire-clean-stop 1\nrecovery-point 2\nreplication 2\nlog-start 2\ncleaner 0\ncrc32c b9b5ceb5\n", string(mark))
 }

@@ -31,6 +31,9 @@ func (s *Store) Close() error {
 	s.cpMu.Lock()
 	defer s.cpMu.Unlock()
 	err = firstErr(err, s.checkpointCpLocked(true))
+	if s.cleanerBehind && err == nil { // the marker tells its generation
+		err = s.writeCleanerCpLocked()
+	}
 	for _, l := range logs {
 		failed := l.Failed()
 		err = firstErr(err, failed, l.closeFiles())
@@ -46,7 +49,7 @@ func (s *Store) Close() error {
 	for i := range s.cp {
 		gens[i] = s.cp[i].Generation
 	}
-	return fsx.WriteFile(s.fs, s.path(cleanStopFile), encodeCleanStop(gens))
+	return fsx.WriteFile(s.fs, s.path(cleanStopFile), encodeCleanStop(gens, s.cleaner.Generation))
 }
 
 // finish makes all of a log durable, the active segment's indexes included.

@@ -54,8 +54,10 @@ type Store struct {
 	cp       [cpKinds]checkpoint.File // guarded by cpMu
 	cpBehind [cpKinds]bool            // guarded by cpMu: the last write failed, the next round writes again
 	cleaner  checkpoint.File          // guarded by cpMu: where what is dirty begins, of logs that were compacted
-	stop     chan struct{}
-	loopDone sync.WaitGroup
+
+	cleanerBehind bool // guarded by cpMu: its last write failed, so that it is not known what the file has
+	stop          chan struct{}
+	loopDone      sync.WaitGroup
 
 	cleanSlot chan struct{} // held by the pass of compaction that has the dedupe buffer
 }
@@ -124,9 +126,7 @@ func (s *Store) prepare() error {
 	if s.found, err = loadCheckpoints(s.fs, s.o.Dir, s.log.Warn); err != nil {
 		return err
 	}
-	if s.cleaner, _, err = loadCheckpoint(s.fs, s.o.Dir, cleanerFile, s.log.Warn); err != nil {
-		return err
-	}
+	s.cleaner = s.found.cleaner
 	entries, err := s.fs.ReadDir(s.path(topicsDir))
 	if err != nil {
 		return err
@@ -143,6 +143,16 @@ func (s *Store) prepare() error {
 	}
 	if err := s.fs.SyncDir(s.o.Dir); err != nil {
 		return err
+	}
+	if s.found.stranger { // it could name as clean what was cut off and appended anew
+		s.log.Warn("checkpoint is not of the last stop: compaction begins anew", "file", cleanerFile)
+		s.cleaner.Points = map[logKey]model.Offset{}
+		s.cpMu.Lock()
+		err := s.writeCleanerCpLocked()
+		s.cpMu.Unlock()
+		if err != nil {
+			return err
+		}
 	}
 	return s.firstCheckpoints(len(entries) > 0)
 }
@@ -431,7 +441,12 @@ func (s *Store) setCleanPoint(l *Log, to model.Offset) error {
 
 func (s *Store) writeCleanerCpLocked() error {
 	s.cleaner.Generation++
-	return fsx.WriteFile(s.fs, s.path(cleanerFile), s.cleaner.Encode(cleanerFile))
+	s.cleanerBehind = true
+	if err := fsx.WriteFile(s.fs, s.path(cleanerFile), s.cleaner.Encode(cleanerFile)); err != nil {
+		return err
+	}
+	s.cleanerBehind = false
+	return nil
 }
 
 // forgetCleanPoint is for a log that does not have what was clean: another one of its key

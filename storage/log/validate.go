@@ -65,10 +65,10 @@ func (r *recovery) validate(seg *segment) (end model.Offset, pos int64, bad, err
 		case bad != nil:
 		case r.l.follows(h.BaseOffset, end) != nil:
 			bad = r.l.follows(h.BaseOffset, end)
-		case end < r.point && h.NextOffset() > r.point && (h.BaseOffset < r.point || r.isLast(seg, pos+int64(h.Size()))):
+		case end < r.point && h.NextOffset() > r.point:
 			// The recovery point was the log's end, so that a batch ended there. This finds
-			// a flip in the base offset of the last batch where gaps are allowed; before
-			// other batches there may be a gap, if the point is an older one put back.
+			// a flip in a base offset where gaps are allowed. (An older point put back may
+			// lie where compaction has removed that batch, and is refused too.)
 			bad = model.Errorf(model.CorruptBatch, "the batch at offset %d follows %d and passes the stable end %d", h.BaseOffset, end, r.point)
 		case relative(h.LastOffset(), seg.base) > math.MaxInt32:
 			bad = model.Errorf(model.CorruptBatch, "offset %d is too far from the segment's base", h.LastOffset())
@@ -91,11 +91,6 @@ func (r *recovery) validate(seg *segment) (end model.Offset, pos int64, bad, err
 	}
 	seg.known.Store(true)
 	return end, pos, nil, nil
-}
-
-// isLast reports whether the log's files end at a position of a segment.
-func (r *recovery) isLast(seg *segment, pos int64) bool {
-	return seg == r.segs[len(r.segs)-1] && pos >= seg.size.Load()
 }
 
 // noteEpoch enters the leader epoch of a batch that follows end. Where batches are gone in

@@ -42,6 +42,9 @@ func (r *reader) contents() (metadata.Contents, error) {
 	if c.APITokens, err = readAll(r, "id", tokenRow.entity); err != nil {
 		return c, err
 	}
+	if c.Quotas, err = readAll(r, "user_name", quotaRow.entity); err != nil {
+		return c, err
+	}
 	c.SigningKeys, err = readAll(r, "kid", keyRow.entity)
 	return c, err
 }

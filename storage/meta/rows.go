@@ -291,6 +291,33 @@ func (r tokenRow) entity() (*metadata.APIToken, error) {
 	return t, json.Unmarshal([]byte(r.Scopes), &t.Scopes)
 }
 
+type quotaRow struct {
+	UserName         string `gorm:"primaryKey"`
+	ProduceBytesPerS *int64 `gorm:"column:produce_bytes_per_s"`
+	FetchBytesPerS   *int64 `gorm:"column:fetch_bytes_per_s"`
+	RequestsPerS     *int64 `gorm:"column:requests_per_s"`
+	Version          int64
+}
+
+func (quotaRow) TableName() string { return "quotas" }
+
+func toQuotaRow(q *metadata.Quota) quotaRow {
+	return quotaRow{
+		UserName: q.User, ProduceBytesPerS: q.ProduceBytesPerS, FetchBytesPerS: q.FetchBytesPerS,
+		RequestsPerS: q.RequestsPerS, Version: int64(q.Version),
+	}
+}
+
+func (r quotaRow) entity() (*metadata.Quota, error) {
+	return &metadata.Quota{
+		User: r.UserName,
+		QuotaLimits: metadata.QuotaLimits{
+			ProduceBytesPerS: r.ProduceBytesPerS, FetchBytesPerS: r.FetchBytesPerS, RequestsPerS: r.RequestsPerS,
+		},
+		Version: uint64(r.Version),
+	}, nil
+}
+
 type keyRow struct {
 	KID              string `gorm:"column:kid;primaryKey"`
 	PublicKey        []byte

@@ -2,7 +2,7 @@ package meta
 
 // formatVersion numbers the schema below. A file of another version is rebuilt, so a
 // change of the schema needs a new number and no migration.
-const formatVersion = 2
+const formatVersion = 3
 
 // tables is persisted: the state row says which format, cluster and raft index the
 // other tables are of, and carries the checksum over all of their rows.
@@ -101,6 +101,12 @@ var tables = []string{
 		expires_at INTEGER NOT NULL,
 		last_used_at INTEGER NOT NULL,
 		used_tickets TEXT NOT NULL,
+		version INTEGER NOT NULL) WITHOUT ROWID`,
+	`CREATE TABLE quotas (
+		user_name TEXT PRIMARY KEY,
+		produce_bytes_per_s INTEGER,
+		fetch_bytes_per_s INTEGER,
+		requests_per_s INTEGER,
 		version INTEGER NOT NULL) WITHOUT ROWID`,
 	`CREATE TABLE signing_keys (
 		kid TEXT PRIMARY KEY,

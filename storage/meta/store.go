@@ -132,7 +132,7 @@ func (s *Store) Replace(img *metadata.Image, applied uint64) error {
 	err := s.db.Transaction(func(tx *gorm.DB) error {
 		for _, row := range []any{
 			&stateRow{}, &clusterRow{}, &brokerRow{}, &topicRow{}, &partitionRow{}, &userRow{}, &aclRow{},
-			&sessionRow{}, &tokenRow{}, &keyRow{},
+			&sessionRow{}, &tokenRow{}, &quotaRow{}, &keyRow{},
 		} {
 			if err := tx.Where("1 = 1").Delete(row).Error; err != nil {
 				return err

@@ -52,11 +52,16 @@ func commands() []metadata.Command {
 		metadata.CreateSession{ID: "s2", User: "ü", IfEpoch: 13, RefreshHash: []byte("a"), ExpiresAt: 2, Now: 1},
 		metadata.CreateAPIToken{ID: "t1", User: "ü", Name: "a", Scopes: []metadata.Scope{}, Now: 1},
 		metadata.CreateAPIToken{ID: "t2", User: "v", Name: "b", Scopes: []metadata.Scope{{ResourceType: "topic", ResourceName: "t", Pattern: "literal", Operation: "read"}}, Hash: []byte("h"), ExpiresAt: day, Now: 1},
+		metadata.SetQuota{User: "v", Limits: metadata.QuotaLimits{ProduceBytesPerS: new(int64(metadata.MaxQuota)), RequestsPerS: new(int64(1))}},
+		metadata.SetQuota{User: metadata.DefaultQuota, Limits: metadata.QuotaLimits{FetchBytesPerS: new(int64(2))}},
+		metadata.SetQuota{User: "ü", Limits: metadata.QuotaLimits{FetchBytesPerS: new(int64(3))}},
+		metadata.SetQuota{User: "ü", Limits: metadata.QuotaLimits{ProduceBytesPerS: new(int64(4))}},
 		metadata.AddSigningKey{KID: "k1", PublicKey: []byte("p"), SealedPrivate: []byte{0, 1}, SignUntil: 10, VerifyUntil: 20, Now: 1},
 		metadata.AllocateProducerIDs{Broker: 0, Epoch: 3, Size: 10},
 		metadata.RegisterBroker{ID: 0, StorageID: "s0", Incarnation: 2, Now: 6},
 		metadata.Prune{Now: 5},
 		metadata.DeleteUser{Name: "v"},
+		metadata.DeleteQuota{User: "ü"},
 		metadata.DeleteACLs{Filter: metadata.ACLFields{Host: "*"}},
 	}
 }

@@ -48,6 +48,9 @@ func (w *writer) changes(old, next *metadata.Image, d metadata.Delta) error {
 	if err := writeChanges(w, table[string, metadata.APIToken, tokenRow]{"id", old.APIToken, next.APIToken, toTokenRow}, d.APITokens); err != nil {
 		return err
 	}
+	if err := writeChanges(w, table[string, metadata.Quota, quotaRow]{"user_name", old.Quota, next.Quota, toQuotaRow}, d.Quotas); err != nil {
+		return err
+	}
 	return writeChanges(w, table[string, metadata.SigningKey, keyRow]{"kid", old.SigningKey, next.SigningKey, toKeyRow}, d.SigningKeys)
 }
 

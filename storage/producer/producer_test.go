@@ -108,9 +108,15 @@ func TestASnapshotBringsTheStateBack(t *testing.T) {
 	require.Equal(t, b, again.EncodeSnapshot(txns))
 	require.Len(t, again.Get(0).Batches(), keptBatches)
 	require.EqualValues(t, 0, again.LastStable(30))
-	require.Equal(t, s.Keeper().KeepsData(0, 24), again.Keeper().KeepsData(0, 24))
-	require.True(t, again.Keeper().KeepsData(0, 24))
-	require.False(t, again.Keeper().KeepsData(0, 18))
+	var k Keeper
+	k.Note(&again)
+	require.True(t, k.KeepsData(0, 24))
+	require.False(t, k.KeepsData(0, 18))
+	var earlier State
+	earlier.apply(header(0, 16, 0, 3), nil, 1)
+	k.Note(&earlier)
+	require.True(t, k.KeepsData(0, 24))
+	require.True(t, k.KeepsData(0, 18))
 	again.Expire(1000, 10)
 	require.Equal(t, 2, again.Len(), "their transactions are open")
 }

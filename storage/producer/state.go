@@ -389,32 +389,33 @@ func (s *State) LastStable(hw model.Offset) model.Offset {
 	return lso
 }
 
-// Keeper is what was the last of each producer at some time: compaction keeps it, as the
-// state could not be told from the log without it.
-type Keeper map[model.ProducerID]Producer
+// Keeper is what was the last of each producer at one time or more: compaction keeps it, as
+// the state could not be told from the log without it.
+type Keeper []map[model.ProducerID]Producer
 
-// Keeper gives it as of now.
-func (s *State) Keeper() Keeper {
-	k := make(Keeper, len(s.byID))
+// Note adds what is the last now.
+func (k *Keeper) Note(s *State) {
+	m := make(map[model.ProducerID]Producer, len(s.byID))
 	for id, p := range s.byID {
-		k[id] = *p
+		m[id] = *p
 	}
-	return k
+	*k = append(*k, m)
 }
 
-// KeepsData reports whether the batch that ends at last is the producer's newest.
+// KeepsData reports whether the batch that ends at last was the producer's newest.
 func (k Keeper) KeepsData(id model.ProducerID, last model.Offset) bool {
-	p, ok := k[id]
-	if !ok {
-		return false
-	}
-	b := p.Last()
-	return b != nil && b.LastOffset == last
+	return slices.ContainsFunc(k, func(m map[model.ProducerID]Producer) bool {
+		p, ok := m[id]
+		b := p.Last()
+		return ok && b != nil && b.LastOffset == last
+	})
 }
 
-// KeepsMarker reports whether the producer wrote nothing but markers in its epoch, and
+// KeepsMarker reports whether the producer had written nothing but markers in its epoch, and
 // this is that.
 func (k Keeper) KeepsMarker(id model.ProducerID, epoch model.ProducerEpoch) bool {
-	p, ok := k[id]
-	return ok && p.n == 0 && p.Epoch == epoch
+	return slices.ContainsFunc(k, func(m map[model.ProducerID]Producer) bool {
+		p, ok := m[id]
+		return ok && p.n == 0 && p.Epoch == epoch
+	})
 }

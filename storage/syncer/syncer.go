@@ -30,7 +30,8 @@ type Member struct {
 	state   state       // guarded by Scheduler.mu
 	again   bool        // guarded by Scheduler.mu: a sync was asked for meanwhile
 	syncing atomic.Bool // a sync runs
-	dirty   atomic.Bool // in the scheduler's list of the dirty
+	dirty   atomic.Bool // since its last sync began
+	listed  atomic.Bool // in the scheduler's list of those that were dirty
 }
 
 // NewMember makes one of a function that syncs and one that tells of it, which a worker calls
@@ -54,7 +55,7 @@ type Scheduler struct {
 	idle    sync.Cond // some member left running
 	queue   []*Member // guarded by mu: first in, first out from head
 	head    int       // guarded by mu
-	dirty   []*Member // guarded by mu
+	dirty   []*Member // guarded by mu; some have been synced since
 	stopped bool      // guarded by mu
 	stop    chan struct{}
 	done    sync.WaitGroup
@@ -131,8 +132,9 @@ func (s *Scheduler) collect() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i, m := range s.dirty {
-		m.dirty.Store(false)
-		s.enqueueLocked(m)
+		if m.listed.Store(false); m.dirty.Load() { // else somebody could not wait
+			s.enqueueLocked(m)
+		}
 		s.dirty[i] = nil
 	}
 	s.dirty = s.dirty[:0]
@@ -177,6 +179,7 @@ func (s *Scheduler) next() *Member {
 	}
 	m.state = running
 	m.syncing.Store(true)
+	m.dirty.Store(false)
 	return m
 }
 
@@ -235,7 +238,8 @@ func (s *Scheduler) WaitRunning(m *Member) {
 
 // MarkDirty has a member synced within the interval.
 func (s *Scheduler) MarkDirty(m *Member) {
-	if !m.dirty.CompareAndSwap(false, true) {
+	m.dirty.Store(true)
+	if !m.listed.CompareAndSwap(false, true) {
 		return
 	}
 	s.mu.Lock()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tidewire/api/admin"
 	"tidewire/api/ops"
 	"tidewire/api/rest"
 	"tidewire/api/route"
@@ -18,7 +19,7 @@ import (
 
 // routes is the real table of a node, streams included.
 func routes() []*route.Route {
-	return slices.Concat(rest.New(rest.Config{Auth: &auth.Auth{}}).Routes(), ops.New(ops.Config{}).Routes(), web.NewStreams(nil).Routes())
+	return slices.Concat(rest.New(rest.Config{Auth: &auth.Auth{}}).Routes(), admin.New(admin.Config{}).Routes(), ops.New(ops.Config{}).Routes(), web.NewStreams(nil).Routes())
 }
 
 // access is who may use a route.
@@ -56,7 +57,16 @@ func userPath(rest string) func(string) string {
 }
 
 func makeTopic(a *api, name string) { a.t.Helper(); a.topic(name, 1, nil) }
-func makeUser(a *api, name string)  { a.t.Helper(); a.user(name) }
+func quotaPath(name string) string  { return "/v1/quotas/" + name }
+
+// makeQuota makes a user with a quota.
+func makeQuota(a *api, name string) {
+	a.t.Helper()
+	a.user(name)
+	wants(a.t, a.as(a.admin, "PUT", quotaPath(name), object{"requests_per_s": 1000}), 201, "")
+}
+
+func makeUser(a *api, name string) { a.t.Helper(); a.user(name) }
 
 // tokenPaths are the paths of the tokens that makeToken has made, by the user's name.
 var tokenPaths sync.Map
@@ -143,6 +153,14 @@ var rows = map[string]row{
 	"listACLs":    {access: admins, path: fixed("/v1/acls"), success: 200},
 	"createACL":   {access: admins, path: fixed("/v1/acls"), success: 201, body: ruleBody},
 	"deleteACLs":  {access: admins, path: func(name string) string { return "/v1/acls?principal=User:" + name }, success: 200},
+
+	"listQuotas": {access: admins, path: fixed("/v1/quotas"), success: 200},
+	"getQuota": {access: admins, path: quotaPath, prepare: makeQuota, success: 200,
+		missing: "/v1/quotas/nobody-here", code: "unknown-user"},
+	"setQuota": {access: admins, path: quotaPath, prepare: makeUser, success: 201, body: constant(object{"requests_per_s": 1000}),
+		missing: "/v1/quotas/nobody-here", code: "unknown-user"},
+	"deleteQuota": {access: admins, path: quotaPath, prepare: makeQuota, success: 204,
+		missing: "/v1/quotas/nobody-here", code: "unknown-user"},
 
 	"listTopics": {access: anyUser, path: fixed("/v1/topics"), success: 200},
 	"createTopic": {access: byRule, operation: "create", path: fixed("/v1/topics"), success: 201,

@@ -72,10 +72,10 @@ func TestFlightsComeBackAsTheyWentIn(t *testing.T) {
 	require.Zero(t, r.code, r.err)
 	require.Contains(t, r.err, "20000 records stored in 6 partitions of flights")
 	var sum struct {
-		Lines, Stored, Failed, Unknown int
+		Lines, Records, Failed, Unknown int
 	}
 	require.NoError(t, json.Unmarshal([]byte(r.out), &sum))
-	require.Equal(t, 20000, sum.Stored)
+	require.Equal(t, 20000, sum.Records)
 	require.Equal(t, 20000, sum.Lines)
 	require.Zero(t, sum.Failed+sum.Unknown)
 

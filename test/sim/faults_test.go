@@ -168,7 +168,7 @@ func (s *sim) failCut() {
 	switch {
 	case err == nil && fl.kind == "full":
 		s.h.restart(fl.at)
-		s.durable = 0
+		s.durable = fl.at
 	case err == nil:
 		s.takeCut(fl.at)
 		s.durable = min(s.durable, s.h.end())

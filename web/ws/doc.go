@@ -46,6 +46,9 @@
 //   - Where retention or a deletion of records overtakes a reader it ends with
 //     offset-out-of-range, which tells earliest and latest, and 4408: going on at the log
 //     start would hide the loss.
+//   - A user's quota slows a socket: no further frame of records is sent, or of the client
+//     taken, until what passed is paid. A produce frame counts as a request. While it waits
+//     a frame of the client waits too, auth included; pings go on.
 //   - slow: a client that takes no 64 KiB for 10 s gets timeout and 4408 when it goes on,
 //     and is cut after 30 s: a close frame can only follow a whole frame.
 //   - An auth that fails ends the socket with an error without id and 4401. One that

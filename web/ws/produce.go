@@ -173,6 +173,8 @@ func (p *producing) live(ctx context.Context) ending {
 	defer token.Stop()
 	p.late = time.NewTimer(time.Hour)
 	defer p.late.Stop()
+	s.slowed = time.NewTimer(time.Hour)
+	defer s.slowed.Stop()
 	defer p.abandon()
 	for {
 		s.armToken(token)
@@ -221,6 +223,11 @@ func (p *producing) await(ctx context.Context, ping, token <-chan time.Time) *en
 		frames, stops, drains, ends = nil, nil, nil, nil
 	case len(p.flights) >= maxFlights:
 		frames = nil
+	default:
+		if wait := s.h.broker.ProduceDelay(s.stream.Caller()); wait > 0 {
+			s.slowed.Reset(wait)
+			frames = nil
+		}
 	}
 	select {
 	case f, ok := <-frames:
@@ -236,6 +243,7 @@ func (p *producing) await(ctx context.Context, ping, token <-chan time.Time) *en
 		}
 	case <-s.stream.Changed():
 	case <-token:
+	case <-s.slowed.C:
 	case <-ping:
 		return s.control(websocket.PingMessage, "")
 	case payload := <-s.pings:
@@ -280,6 +288,7 @@ func (p *producing) submit(ctx context.Context, fl *flight, cmd *produceCmd) {
 	defer cancel()
 	fl.hold = cmd.hold
 	fl.req.Topic, fl.req.Acks, fl.req.Timeout = cmd.topic, cmd.acks, cmd.timeout
+	fl.req.Stream = true
 	fl.req.Records, fl.req.Routing = rest.FromJSON(cmd.req.Records, fl.req.Records, fl.req.Routing)
 	fl.pending, fl.err = p.s.h.broker.Submit(ctx, p.s.stream.Caller(), &fl.req)
 	fl.deadline = time.Now().Add(cmd.timeout)

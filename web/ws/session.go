@@ -25,9 +25,10 @@ type session struct {
 	at      problem.Occurrence
 	byQuery bool // the query subscribed; frames may not
 	reader  *reader
-	produce *producing // of a socket that produces; nil: one that consumes
-	expires time.Time  // of the token; zero: never
-	warned  bool       // auth-expiring was sent for this token
+	produce *producing  // of a socket that produces; nil: one that consumes
+	expires time.Time   // of the token; zero: never
+	warned  bool        // auth-expiring was sent for this token
+	slowed  *time.Timer // fires when the user's quota may let more pass
 
 	conn     *websocket.Conn
 	net      atomic.Pointer[pacedConn] // nil before the handshake
@@ -164,6 +165,8 @@ func (s *session) live(ctx context.Context) ending {
 	defer ping.Stop()
 	token := time.NewTimer(time.Hour)
 	defer token.Stop()
+	s.slowed = time.NewTimer(time.Hour)
+	defer s.slowed.Stop()
 	if s.reader != nil { // subscribed by the query
 		if end := s.announce(nil); end != nil {
 			return *end
@@ -197,6 +200,10 @@ func (s *session) advance(ctx context.Context) (sent bool, _ *ending) {
 	if end := s.takeAdded(ctx); end != nil {
 		return false, end
 	}
+	if wait := s.stream.Delay(); wait > 0 {
+		s.slowed.Reset(wait)
+		return false, nil
+	}
 	return s.deliver(ctx)
 }
 
@@ -217,6 +224,7 @@ func (s *session) await(ctx context.Context, more bool, ping, token <-chan time.
 		return s.command(ctx, f)
 	case <-s.stream.Changed():
 	case <-token:
+	case <-s.slowed.C:
 	case <-ping:
 		return s.control(websocket.PingMessage, "")
 	case payload := <-s.pings:

@@ -91,6 +91,7 @@ func Consume(ctx context.Context, c *client.Client, o Options) (*Report, error) 
 				before := t.records
 				at = read(ctx, cn, reading{fetchPath(o.Topic, p%parts, at, o, 0), at, mark, o.Batch})
 				got.Add(t.records - before)
+				o.note(t.records - before)
 			}
 		}
 	})

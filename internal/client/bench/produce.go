@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/url"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"tidewire/internal/client"
@@ -25,7 +26,22 @@ type Options struct {
 	MaxBytes    int64
 	Format      string  // of Consume: json (also ""), or binary for stored batches
 	Rounds      int     // of Consume: how often the topic is read; 0 is once
-	Rate        float64 // of Latency: records a second; 0: one after the other
+	Rate        float64 // of Latency and Fanout: records a second; 0: as fast as goes
+
+	MaxRecords int // of Fanout: in one frame; 0: as the server has it
+
+	Window int64         // of Fanout: how many records the slowest reader may be behind
+	Hold   time.Duration // of Idle: how long the sockets are open before memory is read
+	PID    int           // of Idle: the server's process, on this machine; 0: its /metrics are asked
+
+	Done *atomic.Int64 // counts records, or sockets, while it goes on; nil: nobody looks
+}
+
+// note counts what is done, for who looks on.
+func (o *Options) note(n int64) {
+	if o.Done != nil {
+		o.Done.Add(n)
+	}
 }
 
 // Formats of Consume.
@@ -75,7 +91,7 @@ func (o *Options) Check() error {
 	switch {
 	case o.Topic == "":
 		return errors.New("a topic is needed")
-	case o.Records < 0 || o.Size < 0 || o.Keys < 0 || o.Rate < 0 || o.MaxBytes < 0:
+	case o.Window < 0 || o.Hold < 0 || o.PID < 0 || o.Records < 0 || o.Size < 0 || o.Keys < 0 || o.Rate < 0 || o.MaxBytes < 0:
 		return errors.New("a number must not be negative")
 	case o.Batch < 1 || o.Batch > 1_000_000:
 		return errors.New("a batch has 1 to 1000000 records")
@@ -175,6 +191,7 @@ func (t *tally) count(err error, took time.Duration, j *job) {
 		return
 	}
 	t.hist.add(took)
+	j.o.note(int64(j.o.Batch))
 	t.records += int64(j.o.Batch)
 	t.bytes += int64(j.o.Batch * j.o.Size)
 }

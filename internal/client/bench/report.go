@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"sort"
@@ -29,7 +30,7 @@ func (h *histogram) latency() *Distribution {
 
 // Report is the outcome of one measurement.
 type Report struct {
-	Kind        string           `json:"kind"` // produce, consume or latency
+	Kind        string           `json:"kind"` // produce, consume, latency, fanout or idle
 	Topic       string           `json:"topic"`
 	Acks        string           `json:"acks,omitempty"`
 	Connections int              `json:"connections"`
@@ -43,7 +44,9 @@ type Report struct {
 	MBPerS      float64          `json:"mb_per_s"` // 10^6 bytes: values sent, or bodies received
 	Latency     *Distribution    `json:"request_latency"`
 	EndToEnd    *Distribution    `json:"end_to_end_latency,omitempty"`
-	Problems    map[string]int64 `json:"problems"` // text of an error → how often
+	Spread      *Spread          `json:"spread,omitempty"` // of Fanout
+	Memory      *Memory          `json:"memory,omitempty"` // of Idle
+	Problems    map[string]int64 `json:"problems"`         // text of an error → how often
 }
 
 // maxProblems bounds the different texts that are kept.
@@ -69,6 +72,14 @@ func (t *tally) fail(err error) {
 		text = "others"
 	}
 	t.problems[text]++
+}
+
+// firstError is one of the errors that were counted.
+func (t *tally) firstError() error {
+	for text := range t.problems {
+		return errors.New(text)
+	}
+	return nil
 }
 
 func (t *tally) merge(o *tally) {
@@ -109,8 +120,19 @@ func (r *Report) WriteText(w io.Writer) error {
 	}
 	p.line("  records   %d in %.2f s: %.0f records/s, %.1f MB/s", r.Records, r.Seconds, r.RecordsPerS, r.MBPerS)
 	p.line("  requests  %d: %.0f/s, errors %d", r.Requests, r.RequestsS, r.Errors)
-	p.latency("request", r.Latency)
+	if r.Latency.Max > 0 {
+		p.latency("request", r.Latency)
+	}
 	p.latency("end to end", r.EndToEnd)
+	if s := r.Spread; s != nil {
+		p.line("  readers   %d: slowest %.0f, median %.0f, fastest %.0f records/s; %d frames", s.Readers, s.Slowest, s.Median, s.Fastest, s.Frames)
+	}
+	if m := r.Memory; m != nil {
+		p.line("  resident  %d bytes before, %d with the sockets: %d bytes each (%s)", m.Before, m.With, m.PerConnection, m.Source)
+		if m.HeapPerConnection != nil {
+			p.line("  of these  heap in use %d, stacks %d bytes each", *m.HeapPerConnection, *m.StackPerConnection)
+		}
+	}
 	texts := make([]string, 0, len(r.Problems))
 	for t := range r.Problems {
 		texts = append(texts, t)

@@ -9,6 +9,7 @@ import (
 
 	"tidewire/api/recordjson"
 	"tidewire/internal/model"
+	"tidewire/storage/record"
 )
 
 // BreakStreams has each of the next streams end in its way.
@@ -18,8 +19,9 @@ func (s *Server) BreakStreams(breaks ...Break) {
 	s.breaks = breaks
 }
 
-// follow streams a topic as NDJSON, partition by partition as records come. Its cursors
-// are the partitions' next offsets.
+// follow streams a topic as NDJSON, partition by partition as records come; without
+// follow=true it ends at what is there. Its cursors are the partitions' next offsets. Of
+// what narrows a read it knows q, in values, and key.
 func (s *Server) follow(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	s.mu.Lock()
@@ -52,6 +54,10 @@ func (s *Server) follow(w http.ResponseWriter, r *http.Request) {
 		f.only = strings.Split(only, ",")
 	}
 	for f.more() {
+		if q.Get("follow") != "true" {
+			_, _ = fmt.Fprintf(w, "{\"end\":{\"reason\":\"latest\",\"cursor\":\"%s\"}}\n", cursorOf(f.next))
+			return
+		}
 		w.(http.Flusher).Flush()
 		select {
 		case <-f.changed:
@@ -94,6 +100,9 @@ func (f *followed) more() bool {
 			continue
 		}
 		for ; f.next[p] < len(log); f.next[p]++ {
+			if !f.fits(&log[f.next[p]]) {
+				continue
+			}
 			line := recordjson.AppendRecordLine(nil, &recordjson.Meta{Topic: f.topic, Partition: model.PartitionID(p)}, &log[f.next[p]], recordjson.Encodings{})
 			if f.end != nil && f.given == f.end.Records {
 				f.stop(line)
@@ -104,6 +113,11 @@ func (f *followed) more() bool {
 		}
 	}
 	return true
+}
+
+func (f *followed) fits(r *record.Record) bool {
+	q := f.r.URL.Query()
+	return strings.Contains(string(r.Value), q.Get("q")) && (q.Get("key") == "" || q.Get("key") == string(r.Key))
 }
 
 // stop ends the stream as its Break says; line is what would come next.
