@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"tidewire/auth"
+	"tidewire/broker/operations"
 	"tidewire/broker/partition"
 	"tidewire/broker/quota"
 	"tidewire/cluster/metadata"
@@ -69,6 +70,8 @@ type Config struct {
 	// Inflation is the node's memory for the inflation of large batches, which the store
 	// shares; nil: the broker's own.
 	Inflation *record.Budget
+	// Operations is the account of long work; nil: one that nobody sees.
+	Operations *operations.Registry
 	// FetchMemory bounds the memory of all reads together, in bytes; 0 is 256 MiB.
 	FetchMemory int64
 	// Quotas limits what users may do; nil: nobody is limited.
@@ -97,7 +100,10 @@ type Broker struct {
 	producerIDs producerIDs
 	retention   retention
 	compaction  compaction
-	inflation   *record.Budget // of the node, for batches that inflate to much
+	ops         *operations.Registry
+	underway    sync.Map              // workKey → *operations.Operation that waits for its work
+	starting    *operations.Operation // the opening of all partitions, while Start does it
+	inflation   *record.Budget        // of the node, for batches that inflate to much
 	ingest      *ingest.Pool
 	checked     ingest.Results
 	draining    chan struct{} // closed by Drain
@@ -125,6 +131,9 @@ func New(c Config) *Broker {
 	if c.Appended == nil {
 		c.Appended = func(int) {}
 	}
+	if c.Operations == nil {
+		c.Operations = operations.New(c.NodeID, c.Now)
+	}
 	if c.Quotas == nil {
 		c.Quotas = new(quota.Limiter)
 	}
@@ -132,7 +141,7 @@ func New(c Config) *Broker {
 		c.Inflation = NewInflation()
 	}
 	return &Broker{
-		appended: c.Appended, quotas: c.Quotas, memory: budget.New("fetch-memory", c.FetchMemory), inflation: c.Inflation, ingest: ingest.NewPool(parallelInflation(), c.Inflation),
+		ops: c.Operations, appended: c.Appended, quotas: c.Quotas, memory: budget.New("fetch-memory", c.FetchMemory), inflation: c.Inflation, ingest: ingest.NewPool(parallelInflation(), c.Inflation),
 		nodeID: c.NodeID, meta: c.Metadata, authorizer: c.Authorizer, store: c.Store, logger: c.Logger,
 		group: c.Group, now: c.Now, draining: make(chan struct{}), guards: map[*Guard]string{},
 		retention:   retention{kick: make(chan struct{}, 1), clock: newClockWatch(c.Now, c.Monotonic)},
@@ -150,7 +159,10 @@ func (b *Broker) Start() {
 	img := b.meta.Image()
 	b.tuneStore(img)
 	began := b.now()
+	b.starting = b.startWork(img)
 	b.openAll(img)
+	b.starting.End(notOpened(b.countUnopened()))
+	b.starting = nil
 	b.logger.Info("the partitions of this node are open", "topics", img.TopicCount(), "took", b.now().Sub(began))
 	if err := b.store.Sweep(b.expectedFolders(img)); err != nil {
 		b.logger.Error("folders that belong to no topic could not be moved away", "error", err)

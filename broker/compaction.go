@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"tidewire/broker/operations"
+	"tidewire/internal/model"
 	"tidewire/storage/log"
 )
 
@@ -75,7 +77,10 @@ func (b *Broker) compactFilthiest(ctx context.Context) bool {
 		return false
 	}
 	began := b.now()
-	res, err := c.log.Clean(ctx, c.policy, began.UnixMilli())
+	work, op := b.ops.Begin(ctx, c.operation())
+	res, err := c.log.Clean(work, c.policy, began.UnixMilli())
+	cancelled := work.Err() != nil
+	op.End(c.outcome(res, err))
 	took := b.now().Sub(began)
 	s := &b.compaction
 	s.bytesRead.Add(res.BytesRead)
@@ -83,6 +88,9 @@ func (b *Broker) compactFilthiest(ctx context.Context) bool {
 	switch {
 	case ctx.Err() != nil:
 		return false
+	case cancelled && err != nil:
+		b.putBack(c.log, maxCompactionRetry)
+		b.logger.Info("a pass of compaction was cancelled; it is tried again", "topic", c.topic, "partition", c.part, "after", maxCompactionRetry)
 	case err != nil || res.To == res.From:
 		b.compactionFailed(&c, err)
 	default:
@@ -99,6 +107,31 @@ func (b *Broker) compactFilthiest(ctx context.Context) bool {
 	s.lastEnd.Store(b.nowMs())
 	s.lastTook.Store(took.Milliseconds())
 	return true
+}
+
+// operation describes the pass over a candidate.
+func (c *candidate) operation() operations.Spec {
+	return operations.Spec{
+		Kind: operations.Compact, Total: c.state.Dirty, Unit: "bytes",
+		Resource: operations.Resource{Type: "partition", Name: c.topic, Partition: new(model.PartitionID(c.part))},
+		Probe: func() (done, total int64, ok bool) {
+			p, runs := c.log.Cleaning()
+			return p.Done, p.Total, runs
+		},
+	}
+}
+
+// outcome is the error of a pass as its operation shows it.
+func (c *candidate) outcome(res log.CleanResult, err error) error {
+	if err == nil && res.To == res.From {
+		return model.Errorf(model.Conflict, "nothing could be compacted")
+	}
+	return err
+}
+
+// putBack has a log wait for its next pass.
+func (b *Broker) putBack(l *log.Log, wait time.Duration) {
+	b.compaction.retries[l] = &compactionRetry{wait: wait, at: b.nowMs() + wait.Milliseconds()}
 }
 
 // compactionFailed puts a log back for a while. Damage was logged where it was found, and

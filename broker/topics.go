@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"tidewire/auth"
 
+	"tidewire/broker/operations"
 	"tidewire/broker/partition"
 	"tidewire/cluster/metadata"
 	"tidewire/internal/model"
@@ -53,8 +54,10 @@ func (b *Broker) CreateTopic(ctx context.Context, c Caller, n NewTopic) (*metada
 	cmd := metadata.CreateTopic{
 		Name: n.Name, Assignments: assign, Config: n.Config, Now: metadata.MillisOf(b.now()), ID: newTopicID(),
 	}
+	refused := b.foresee(c, workKey{operations.CreatePartitions, n.Name}, n.Partitions)
 	t, err := propose[*metadata.Topic](ctx, b.meta, cmd)
 	if err != nil {
+		refused(err)
 		return nil, err
 	}
 	b.settle(ctx, t.Name)
@@ -142,14 +145,21 @@ func (b *Broker) find(ctx context.Context, c Caller, op metadata.Operation, name
 // DeleteTopic deletes a topic with its records, and returns once this node has let go
 // of it. ifMatch, when not empty, must be the topic's etag.
 func (b *Broker) DeleteTopic(ctx context.Context, c Caller, name string, ifMatch metadata.ETag) error {
-	t, err := b.find(ctx, c, metadata.OpDelete, name)
+	t, err := b.MayDeleteTopic(ctx, c, name)
 	if err != nil {
 		return err
 	}
-	if _, err = propose[*metadata.Topic](ctx, b.meta, metadata.DeleteTopic{Name: name, ID: t.ID, IfMatch: ifMatch}); err != nil {
+	return b.deleteTopic(ctx, c, t, ifMatch)
+}
+
+// deleteTopic deletes a topic that the caller may delete.
+func (b *Broker) deleteTopic(ctx context.Context, c Caller, t *metadata.Topic, ifMatch metadata.ETag) error {
+	refused := b.foresee(c, workKey{operations.DeletePartitions, t.Name}, len(t.Partitions))
+	if _, err := propose[*metadata.Topic](ctx, b.meta, metadata.DeleteTopic{Name: t.Name, ID: t.ID, IfMatch: ifMatch}); err != nil {
+		refused(err)
 		return err
 	}
-	return b.awaitGone(ctx, name, t.ID)
+	return b.awaitGone(ctx, t.Name, t.ID)
 }
 
 func (b *Broker) awaitGone(ctx context.Context, name string, id model.TopicID) error {
@@ -196,8 +206,10 @@ func (b *Broker) GrowTopic(ctx context.Context, c Caller, g Growth) (*metadata.T
 		return t.Grown(assign), nil
 	}
 	cmd := metadata.CreatePartitions{Name: t.Name, ID: t.ID, From: len(t.Partitions), Assignments: assign, IfMatch: g.IfMatch}
+	refused := b.foresee(c, workKey{operations.CreatePartitions, t.Name}, more)
 	grown, err := propose[*metadata.Topic](ctx, b.meta, cmd)
 	if err != nil {
+		refused(err)
 		return nil, err
 	}
 	b.settle(ctx, t.Name)
@@ -371,7 +383,12 @@ func (b *Broker) Allowed(c Caller, op metadata.Operation, rt metadata.ResourceTy
 	return b.authorizer.Allowed(c.Principal, auth.Access{Operation: op, Resource: rt, Name: name, Host: c.Host})
 }
 
-// MayDeleteTopic returns a topic that the caller may delete.
+// MayDeleteTopic returns a topic that the caller may delete. An internal one, which the
+// service cannot do without, is a conflict.
 func (b *Broker) MayDeleteTopic(ctx context.Context, c Caller, name string) (*metadata.Topic, error) {
-	return b.find(ctx, c, metadata.OpDelete, name)
+	t, err := b.find(ctx, c, metadata.OpDelete, name)
+	if err == nil && t.Internal {
+		return nil, model.Errorf(model.Conflict, "topic %q belongs to the service itself and is not deleted", name)
+	}
+	return t, err
 }

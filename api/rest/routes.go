@@ -141,7 +141,6 @@ var anything = []string{
 func unbuiltRoutes() []*route.Route {
 	var out []*route.Route
 	for _, r := range []struct{ path, methods string }{
-		{"/v1/topics/delete", "POST"},
 		{"/v1/topics/{topic}/groups", "GET"},
 		{"/v1/groups", "GET"},
 		{"/v1/groups/{group}", "GET DELETE"},
@@ -168,8 +167,6 @@ func unbuiltRoutes() []*route.Route {
 		{"/v1/reassignments/rebalance", "POST"},
 		{"/v1/reassignments/{topic}/{partition}", "DELETE"},
 		{"/v1/elections", "POST"},
-		{"/v1/operations", "GET"},
-		{"/v1/operations/{id}", "GET DELETE"},
 		{"/v1/metrics/history", "GET"},
 	} {
 		for m := range strings.FieldsSeq(r.methods) {

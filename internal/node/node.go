@@ -272,10 +272,11 @@ func (n *Node) startBroker(ctx context.Context) error {
 	cancel := n.cluster.Subscribe(limiter.Follow)
 	n.onStop("the quotas", func(context.Context) error { cancel(); return nil })
 	limiter.Set(n.cluster.Image())
+	account := n.openOperations()
 	n.broker = broker.New(broker.Config{
 		Quotas:    limiter,
-		Inflation: n.inflation,
-		NodeID:    n.cfg.NodeID, Metadata: n.cluster, Authorizer: n.auth.Authorizer, Store: n.store,
+		Inflation: n.inflation, Operations: account,
+		NodeID: n.cfg.NodeID, Metadata: n.cluster, Authorizer: n.auth.Authorizer, Store: n.store,
 		Logger: n.logger, Group: n.group, Now: n.now, Monotonic: n.mono, Appended: n.noteAppended,
 		FetchMemory: max(int64(n.cfg.FetchMemory), 16<<20),
 	})
@@ -313,7 +314,7 @@ func (n *Node) startServer(context.Context) error {
 		MetricsPublic: n.cfg.HTTP.MetricsPublic || n.cfg.Dev,
 	})
 	doors := admin.New(admin.Config{Service: n.auth.Service, Authz: n.auth.Authorizer, Cluster: n.cluster, Broker: n.broker})
-	operate := ops.New(ops.Config{Broker: n.broker, Cluster: n.cluster})
+	operate := ops.New(ops.Config{Broker: n.broker, Cluster: n.cluster, Now: n.now})
 	friends := web.AllowedOrigins(n.cfg.HTTP.CORSOrigins)
 	n.streams = ws.New(ws.Config{
 		Broker: n.broker, Tokens: n.auth.Tokens, Logger: n.logger, Now: n.now, Group: n.group, Inflight: budget,
