@@ -39,6 +39,7 @@ type Store interface {
 	Remove(l *log.Log) error
 	Sweep(expected func(folder string) bool) error
 	AdvanceLogStarts(moves []log.StartMove)
+	Tune(t log.Tuning)
 }
 
 // Caller is on whose behalf a call is made and where it came from.
@@ -68,14 +69,10 @@ type Config struct {
 	// Inflation is the node's memory for the inflation of large batches, which the store
 	// shares; nil: the broker's own.
 	Inflation *record.Budget
-	// RetentionInterval is how often retention looks at the logs; 0 is 30 s.
-	RetentionInterval time.Duration
 	// FetchMemory bounds the memory of all reads together, in bytes; 0 is 256 MiB.
 	FetchMemory int64
 	// Quotas limits what users may do; nil: nobody is limited.
 	Quotas *quota.Limiter
-	// CompactionInterval is how often compaction looks for a log to compact; 0 is 15 s.
-	CompactionInterval time.Duration
 }
 
 // fetchMemory is the default of Config.FetchMemory.
@@ -122,12 +119,6 @@ type Broker struct {
 
 // New returns a broker that does nothing until Start.
 func New(c Config) *Broker {
-	if c.RetentionInterval <= 0 {
-		c.RetentionInterval = retentionInterval
-	}
-	if c.CompactionInterval <= 0 {
-		c.CompactionInterval = compactionInterval
-	}
 	if c.FetchMemory <= 0 {
 		c.FetchMemory = fetchMemory
 	}
@@ -144,8 +135,8 @@ func New(c Config) *Broker {
 		appended: c.Appended, quotas: c.Quotas, memory: budget.New("fetch-memory", c.FetchMemory), inflation: c.Inflation, ingest: ingest.NewPool(parallelInflation(), c.Inflation),
 		nodeID: c.NodeID, meta: c.Metadata, authorizer: c.Authorizer, store: c.Store, logger: c.Logger,
 		group: c.Group, now: c.Now, draining: make(chan struct{}), guards: map[*Guard]string{},
-		retention:   retention{interval: c.RetentionInterval, kick: make(chan struct{}, 1), clock: newClockWatch(c.Now, c.Monotonic)},
-		compaction:  compaction{interval: c.CompactionInterval, retries: map[*log.Log]*compactionRetry{}},
+		retention:   retention{kick: make(chan struct{}, 1), clock: newClockWatch(c.Now, c.Monotonic)},
+		compaction:  compaction{kick: make(chan struct{}, 1), retries: map[*log.Log]*compactionRetry{}},
 		producerIDs: newProducerIDs(),
 		calls:       newProducePool(), pending: map[string]struct{}{},
 		unopened: map[string]struct{}{}, opening: make(chan struct{}, openers), kick: make(chan struct{}, 1), pass: make(chan struct{}),
@@ -157,6 +148,7 @@ func New(c Config) *Broker {
 func (b *Broker) Start() {
 	b.cancel = b.meta.Subscribe(b.onChange)
 	img := b.meta.Image()
+	b.tuneStore(img)
 	began := b.now()
 	b.openAll(img)
 	b.logger.Info("the partitions of this node are open", "topics", img.TopicCount(), "took", b.now().Sub(began))

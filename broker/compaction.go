@@ -10,18 +10,14 @@ import (
 	"tidewire/storage/log"
 )
 
-const (
-	// compactionInterval is how often compaction looks for a log that needs it.
-	compactionInterval = 15 * time.Second
-	// maxCompactionRetry bounds the time after which a pass that failed is tried again.
-	maxCompactionRetry = time.Hour
-)
+// maxCompactionRetry bounds the time after which a pass that failed is tried again.
+const maxCompactionRetry = time.Hour
 
 // compaction keeps the compacted topics of this node small: one pass at a time, over the
 // log with the largest share of dirty bytes. Every replica is compacted by its own node, as
 // in Kafka.
 type compaction struct {
-	interval time.Duration
+	kick chan struct{} // settings have changed; capacity 1
 
 	passes, failures     atomic.Int64
 	bytesRead, bytesKept atomic.Int64  // of batches, by passes
@@ -40,13 +36,17 @@ type compactionRetry struct {
 	seen bool  // at this look
 }
 
-// compactionLoop looks every interval, and goes on while there is a log to compact.
+// compactionLoop looks every log.cleaner.backoff.ms, and goes on while there is a log to
+// compact.
 func (b *Broker) compactionLoop(ctx context.Context) {
-	tick := time.NewTicker(b.compaction.interval)
+	tick := time.NewTicker(b.compactionInterval())
 	defer tick.Stop()
 	for {
 		select {
 		case <-tick.C:
+		case <-b.compaction.kick:
+			tick.Reset(b.compactionInterval())
+			continue
 		case <-ctx.Done():
 			return
 		}
@@ -108,7 +108,7 @@ func (b *Broker) compactionFailed(c *candidate, err error) {
 	s.failures.Add(1)
 	r := s.retries[c.log]
 	if r == nil {
-		r = &compactionRetry{wait: s.interval / 2}
+		r = &compactionRetry{wait: b.compactionInterval() / 2}
 		s.retries[c.log] = r
 	}
 	r.wait = min(2*r.wait, maxCompactionRetry)

@@ -24,9 +24,7 @@ func (b *Broker) onChange(old, now *metadata.Image, d metadata.Delta) {
 		}
 	}
 	if d.ClusterConfig {
-		for t := range now.Topics("") {
-			b.pending[t.Name] = struct{}{}
-		}
+		b.noteClusterConfigLocked(now)
 	}
 	b.mu.Unlock()
 	select {

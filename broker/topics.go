@@ -18,8 +18,8 @@ const MaxPartitions = 10_000
 // reservedTopics are the names that the service itself will use.
 var reservedTopics = []string{"__consumer_offsets", "__transaction_state", "__audit"}
 
-// NewTopic describes a topic to be created. ReplicationFactor 0 leaves it to the
-// cluster: 3 where there are that many nodes, else 1.
+// NewTopic describes a topic to be created. Partitions and ReplicationFactor of 0 leave it
+// to the cluster's settings.
 type NewTopic struct {
 	Name              string
 	Partitions        int
@@ -36,6 +36,9 @@ func (b *Broker) CreateTopic(ctx context.Context, c Caller, n NewTopic) (*metada
 	}
 	if slices.Contains(reservedTopics, n.Name) {
 		return nil, model.Invalid("/name", "%q is the name of an internal topic", n.Name)
+	}
+	if n.Partitions == 0 {
+		n.Partitions = int(b.meta.Image().Cluster().Settings().NumPartitions)
 	}
 	if n.Partitions < 1 || n.Partitions > MaxPartitions {
 		return nil, model.Invalid("/partitions", "a topic has 1 to %d partitions", MaxPartitions)
@@ -85,17 +88,9 @@ func newTopicID() model.TopicID {
 // assign spreads the replicas of new partitions over the brokers that may take them,
 // starting at a different one for each partition.
 func (b *Broker) assign(partitions, rf int) ([][]model.BrokerID, error) {
-	var nodes []model.BrokerID
-	for br := range b.meta.Image().Brokers() {
-		if !br.Fenced && br.State == metadata.BrokerActive {
-			nodes = append(nodes, br.ID)
-		}
-	}
-	switch {
-	case rf == 0 && len(nodes) >= 3:
-		rf = 3
-	case rf == 0:
-		rf = 1
+	nodes := takers(b.meta.Image())
+	if rf == 0 {
+		rf = DefaultReplicationFactor(b.meta.Image())
 	}
 	if rf < 1 || rf > len(nodes) {
 		return nil, model.Invalid("/replication_factor", "the replication factor must be between 1 and %d, the number of nodes that can take replicas", len(nodes))

@@ -67,8 +67,6 @@ func (a *API) topicRoutes() []*route.Route {
 		{Method: get, Path: one, ID: "getTopic", Needs: "describe topic", Handle: a.getTopic},
 		{Method: patch, Path: one, ID: "updateTopic", Needs: "alter topic", Body: route.JSON, Query: []string{"dry_run"}, Handle: a.updateTopic},
 		{Method: remove, Path: one, ID: "deleteTopic", Needs: "delete topic", Query: []string{"dry_run"}, Handle: a.deleteTopic},
-		{Method: get, Path: one + "/config", ID: "getTopicConfig", Needs: "describe-configs topic", Handle: a.getTopicConfig},
-		{Method: patch, Path: one + "/config", ID: "updateTopicConfig", Needs: "alter-configs topic", Body: route.JSON, Handle: a.updateTopicConfig},
 		{Method: post, Path: one + "/delete-records", ID: "deleteRecords", Needs: "delete topic", Body: route.JSON, Handle: a.deleteRecords},
 		{Method: get, Path: one + "/offsets", ID: "topicOffsets", Needs: "describe topic", Query: []string{"timestamp"}, Handle: a.topicOffsets},
 		{Method: get, Path: one + "/access", ID: "topicAccess", Needs: admins, Query: route.ListQuery, Handle: a.topicAccess},
@@ -141,7 +139,6 @@ func unbuiltRoutes() []*route.Route {
 	var out []*route.Route
 	for _, r := range []struct{ path, methods string }{
 		{"/v1/topics/delete", "POST"},
-		{"/v1/topic-configs", "GET"},
 		{"/v1/topics/{topic}/groups", "GET"},
 		{"/v1/groups", "GET"},
 		{"/v1/groups/{group}", "GET DELETE"},
@@ -160,7 +157,6 @@ func unbuiltRoutes() []*route.Route {
 		{"/v1/transactions/{id}/offsets", "POST"},
 		{"/v1/transactions/{id}/commit", "POST"},
 		{"/v1/transactions/{id}/abort", "POST"},
-		{"/v1/cluster/config", "GET PATCH"},
 		{"/v1/brokers/{broker}", "DELETE"},
 		{"/v1/brokers/{broker}/drain", "POST"},
 		{"/v1/brokers/{broker}/undrain", "POST"},

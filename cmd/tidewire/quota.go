@@ -94,6 +94,7 @@ var quotaFlags = map[string]string{
 
 func (a *app) quotaDelete() *cobra.Command {
 	var general bool
+	var format string
 	c := &cobra.Command{
 		Use: "delete {USER | --default}", Short: "Delete a quota", Args: cobra.MaximumNArgs(1),
 		RunE: a.calling(func(ctx context.Context, c *client.Client, args []string) error {
@@ -105,5 +106,6 @@ func (a *app) quotaDelete() *cobra.Command {
 		}),
 	}
 	c.Flags().BoolVar(&general, "default", false, "the one for all users that have none of their own")
+	formatFlag(c, &format)
 	return c
 }

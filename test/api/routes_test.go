@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tidewire/api/admin"
+	"tidewire/api/ops"
 	"tidewire/api/rest"
 	"tidewire/api/route"
 	"tidewire/auth"
@@ -18,7 +19,7 @@ import (
 
 // routes is the real table of a node, streams included.
 func routes() []*route.Route {
-	return slices.Concat(rest.New(rest.Config{Auth: &auth.Auth{}}).Routes(), admin.New(admin.Config{}).Routes(), web.NewStreams(nil).Routes())
+	return slices.Concat(rest.New(rest.Config{Auth: &auth.Auth{}}).Routes(), admin.New(admin.Config{}).Routes(), ops.New(ops.Config{}).Routes(), web.NewStreams(nil).Routes())
 }
 
 // access is who may use a route.
@@ -178,6 +179,10 @@ var rows = map[string]row{
 	"listBrokers": {access: byRule, operation: "describe", cluster: true, path: fixed("/v1/brokers"), success: 200},
 	"getBroker": {access: byRule, operation: "describe", cluster: true, path: fixed("/v1/brokers/1"), success: 200,
 		missing: "/v1/brokers/77", code: "unknown-broker"},
+	"listTopicConfigs": {access: anyUser, path: fixed("/v1/topic-configs"), success: 200},
+	"getClusterConfig": {access: byRule, operation: "describe-configs", cluster: true, path: fixed("/v1/cluster/config"), success: 200},
+	"updateClusterConfig": {access: byRule, operation: "alter-configs", cluster: true, path: fixed("/v1/cluster/config"), success: 200,
+		body: constant(object{"unset": []string{"num.partitions"}})},
 	"info": {access: anyUser, path: fixed("/v1/info"), success: 200},
 
 	"healthz":     {access: public, path: fixed("/healthz"), success: 200},
