@@ -230,6 +230,7 @@ func TestAListThatCannotBeWrittenIsTriedAgain(t *testing.T) {
 		over := make(chan struct{})
 		go func() { w.Run(ctx, f); close(over) }()
 		time.Sleep(3500 * time.Millisecond)
+		synctest.Wait()
 		require.Equal(t, 1, bytes.Count(out.Bytes(), []byte("could not be written")))
 		disk.SetHook(nil)
 		time.Sleep(time.Second)

@@ -28,7 +28,9 @@ func (l *Log) stateAt(segs []*segment, off model.Offset) (*replayed, error) {
 	if err != nil {
 		return nil, err
 	}
-	st := &replayed{from: segs[0].base, hw: l.HighWatermark(), now: l.store.o.Now().UnixMilli(), aborted: map[model.Offset][]AbortedTransaction{}}
+	// A pass of compaction ended at or below the high watermark, of which no more may be known.
+	hw := max(l.HighWatermark(), model.Offset(l.cleaned.point.Load()))
+	st := &replayed{from: segs[0].base, hw: hw, now: l.store.o.Now().UnixMilli(), aborted: map[model.Offset][]AbortedTransaction{}}
 	for i := len(all) - 1; i >= 0; i-- {
 		if all[i] > off || all[i] < segs[0].base { // batches above the latter are gone
 			continue
