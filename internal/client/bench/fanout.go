@@ -70,9 +70,10 @@ func (f *fanout) measure(ctx context.Context, c *client.Client, all <-chan struc
 		return st.err
 	}
 	g := lifecycle.New(ctx)
-	produced := make(chan error, 1)
+	produced, over := make(chan error, 1), make(chan struct{})
 	f.start = time.Now()
 	g.Go("produce", func(ctx context.Context) {
+		defer close(over)
 		if err := f.produce(ctx, c, requests); err != nil {
 			produced <- err
 		}
@@ -84,6 +85,13 @@ func (f *fanout) measure(ctx context.Context, c *client.Client, all <-chan struc
 		return st.full+st.ended >= n
 	}
 	err := f.s.await(ctx, all, enough, produced)
+	if err == nil && f.s.state().full > 0 { // all is sent, and the last answer is on its way
+		select {
+		case <-over:
+		case <-ctx.Done():
+			err = context.Cause(ctx)
+		}
+	}
 	return errors.Join(err, g.Stop(callTimeout))
 }
 
