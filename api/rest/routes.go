@@ -77,7 +77,7 @@ func (a *API) topicRoutes() []*route.Route {
 
 // producing headers that belong to idempotence and transactions.
 var unbuiltProduce = route.Unbuilt{
-	Headers: []string{"Idempotency-Key", "Tidewire-Transaction"},
+	Headers: []string{"Tidewire-Transaction"},
 }
 
 func (a *API) recordRoutes() []*route.Route {
