@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"tidewire/auth"
+	"tidewire/broker/operations"
 	"tidewire/broker/partition"
 	"tidewire/broker/quota"
 	"tidewire/cluster/metadata"
@@ -39,6 +40,7 @@ type Store interface {
 	Remove(l *log.Log) error
 	Sweep(expected func(folder string) bool) error
 	AdvanceLogStarts(moves []log.StartMove)
+	Tune(t log.Tuning)
 }
 
 // Caller is on whose behalf a call is made and where it came from.
@@ -68,14 +70,12 @@ type Config struct {
 	// Inflation is the node's memory for the inflation of large batches, which the store
 	// shares; nil: the broker's own.
 	Inflation *record.Budget
-	// RetentionInterval is how often retention looks at the logs; 0 is 30 s.
-	RetentionInterval time.Duration
+	// Operations is the account of long work; nil: one that nobody sees.
+	Operations *operations.Registry
 	// FetchMemory bounds the memory of all reads together, in bytes; 0 is 256 MiB.
 	FetchMemory int64
 	// Quotas limits what users may do; nil: nobody is limited.
 	Quotas *quota.Limiter
-	// CompactionInterval is how often compaction looks for a log to compact; 0 is 15 s.
-	CompactionInterval time.Duration
 }
 
 // fetchMemory is the default of Config.FetchMemory.
@@ -100,7 +100,10 @@ type Broker struct {
 	producerIDs producerIDs
 	retention   retention
 	compaction  compaction
-	inflation   *record.Budget // of the node, for batches that inflate to much
+	ops         *operations.Registry
+	underway    sync.Map              // workKey → *operations.Operation that waits for its work
+	starting    *operations.Operation // the opening of all partitions, while Start does it
+	inflation   *record.Budget        // of the node, for batches that inflate to much
 	ingest      *ingest.Pool
 	checked     ingest.Results
 	draining    chan struct{} // closed by Drain
@@ -122,17 +125,14 @@ type Broker struct {
 
 // New returns a broker that does nothing until Start.
 func New(c Config) *Broker {
-	if c.RetentionInterval <= 0 {
-		c.RetentionInterval = retentionInterval
-	}
-	if c.CompactionInterval <= 0 {
-		c.CompactionInterval = compactionInterval
-	}
 	if c.FetchMemory <= 0 {
 		c.FetchMemory = fetchMemory
 	}
 	if c.Appended == nil {
 		c.Appended = func(int) {}
+	}
+	if c.Operations == nil {
+		c.Operations = operations.New(c.NodeID, c.Now)
 	}
 	if c.Quotas == nil {
 		c.Quotas = new(quota.Limiter)
@@ -141,11 +141,11 @@ func New(c Config) *Broker {
 		c.Inflation = NewInflation()
 	}
 	return &Broker{
-		appended: c.Appended, quotas: c.Quotas, memory: budget.New("fetch-memory", c.FetchMemory), inflation: c.Inflation, ingest: ingest.NewPool(parallelInflation(), c.Inflation),
+		ops: c.Operations, appended: c.Appended, quotas: c.Quotas, memory: budget.New("fetch-memory", c.FetchMemory), inflation: c.Inflation, ingest: ingest.NewPool(parallelInflation(), c.Inflation),
 		nodeID: c.NodeID, meta: c.Metadata, authorizer: c.Authorizer, store: c.Store, logger: c.Logger,
 		group: c.Group, now: c.Now, draining: make(chan struct{}), guards: map[*Guard]string{},
-		retention:   retention{interval: c.RetentionInterval, kick: make(chan struct{}, 1), clock: newClockWatch(c.Now, c.Monotonic)},
-		compaction:  compaction{interval: c.CompactionInterval, retries: map[*log.Log]*compactionRetry{}},
+		retention:   retention{kick: make(chan struct{}, 1), clock: newClockWatch(c.Now, c.Monotonic)},
+		compaction:  compaction{kick: make(chan struct{}, 1), retries: map[*log.Log]*compactionRetry{}},
 		producerIDs: newProducerIDs(),
 		calls:       newProducePool(), pending: map[string]struct{}{},
 		unopened: map[string]struct{}{}, opening: make(chan struct{}, openers), kick: make(chan struct{}, 1), pass: make(chan struct{}),
@@ -157,8 +157,12 @@ func New(c Config) *Broker {
 func (b *Broker) Start() {
 	b.cancel = b.meta.Subscribe(b.onChange)
 	img := b.meta.Image()
+	b.tuneStore(img)
 	began := b.now()
+	b.starting = b.startWork(img)
 	b.openAll(img)
+	b.starting.End(notOpened(b.countUnopened()))
+	b.starting = nil
 	b.logger.Info("the partitions of this node are open", "topics", img.TopicCount(), "took", b.now().Sub(began))
 	if err := b.store.Sweep(b.expectedFolders(img)); err != nil {
 		b.logger.Error("folders that belong to no topic could not be moved away", "error", err)

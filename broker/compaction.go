@@ -7,21 +7,19 @@ import (
 	"sync/atomic"
 	"time"
 
+	"tidewire/broker/operations"
+	"tidewire/internal/model"
 	"tidewire/storage/log"
 )
 
-const (
-	// compactionInterval is how often compaction looks for a log that needs it.
-	compactionInterval = 15 * time.Second
-	// maxCompactionRetry bounds the time after which a pass that failed is tried again.
-	maxCompactionRetry = time.Hour
-)
+// maxCompactionRetry bounds the time after which a pass that failed is tried again.
+const maxCompactionRetry = time.Hour
 
 // compaction keeps the compacted topics of this node small: one pass at a time, over the
 // log with the largest share of dirty bytes. Every replica is compacted by its own node, as
 // in Kafka.
 type compaction struct {
-	interval time.Duration
+	kick chan struct{} // settings have changed; capacity 1
 
 	passes, failures     atomic.Int64
 	bytesRead, bytesKept atomic.Int64  // of batches, by passes
@@ -40,13 +38,17 @@ type compactionRetry struct {
 	seen bool  // at this look
 }
 
-// compactionLoop looks every interval, and goes on while there is a log to compact.
+// compactionLoop looks every log.cleaner.backoff.ms, and goes on while there is a log to
+// compact.
 func (b *Broker) compactionLoop(ctx context.Context) {
-	tick := time.NewTicker(b.compaction.interval)
+	tick := time.NewTicker(b.compactionInterval())
 	defer tick.Stop()
 	for {
 		select {
 		case <-tick.C:
+		case <-b.compaction.kick:
+			tick.Reset(b.compactionInterval())
+			continue
 		case <-ctx.Done():
 			return
 		}
@@ -75,7 +77,10 @@ func (b *Broker) compactFilthiest(ctx context.Context) bool {
 		return false
 	}
 	began := b.now()
-	res, err := c.log.Clean(ctx, c.policy, began.UnixMilli())
+	work, op := b.ops.Begin(ctx, c.operation())
+	res, err := c.log.Clean(work, c.policy, began.UnixMilli())
+	cancelled := work.Err() != nil
+	op.End(c.outcome(res, err))
 	took := b.now().Sub(began)
 	s := &b.compaction
 	s.bytesRead.Add(res.BytesRead)
@@ -83,6 +88,9 @@ func (b *Broker) compactFilthiest(ctx context.Context) bool {
 	switch {
 	case ctx.Err() != nil:
 		return false
+	case cancelled && err != nil:
+		b.putBack(c.log, maxCompactionRetry)
+		b.logger.Info("a pass of compaction was cancelled; it is tried again", "topic", c.topic, "partition", c.part, "after", maxCompactionRetry)
 	case err != nil || res.To == res.From:
 		b.compactionFailed(&c, err)
 	default:
@@ -101,6 +109,31 @@ func (b *Broker) compactFilthiest(ctx context.Context) bool {
 	return true
 }
 
+// operation describes the pass over a candidate.
+func (c *candidate) operation() operations.Spec {
+	return operations.Spec{
+		Kind: operations.Compact, Total: c.state.Dirty, Unit: "bytes",
+		Resource: operations.Resource{Type: "partition", Name: c.topic, Partition: new(model.PartitionID(c.part))},
+		Probe: func() (done, total int64, ok bool) {
+			p, runs := c.log.Cleaning()
+			return p.Done, p.Total, runs
+		},
+	}
+}
+
+// outcome is the error of a pass as its operation shows it.
+func (c *candidate) outcome(res log.CleanResult, err error) error {
+	if err == nil && res.To == res.From {
+		return model.Errorf(model.Conflict, "nothing could be compacted")
+	}
+	return err
+}
+
+// putBack has a log wait for its next pass.
+func (b *Broker) putBack(l *log.Log, wait time.Duration) {
+	b.compaction.retries[l] = &compactionRetry{wait: wait, at: b.nowMs() + wait.Milliseconds()}
+}
+
 // compactionFailed puts a log back for a while. Damage was logged where it was found, and
 // is not tried again.
 func (b *Broker) compactionFailed(c *candidate, err error) {
@@ -108,7 +141,7 @@ func (b *Broker) compactionFailed(c *candidate, err error) {
 	s.failures.Add(1)
 	r := s.retries[c.log]
 	if r == nil {
-		r = &compactionRetry{wait: s.interval / 2}
+		r = &compactionRetry{wait: b.compactionInterval() / 2}
 		s.retries[c.log] = r
 	}
 	r.wait = min(2*r.wait, maxCompactionRetry)

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"tidewire/broker/operations"
 	"tidewire/broker/partition"
 	"tidewire/cluster/metadata"
 	"tidewire/internal/fsx"
@@ -33,7 +34,12 @@ func (b *Broker) growTopic(t *topic, want *metadata.Topic) {
 		ids = append(ids, i)
 	}
 	parts := slices.Clone(have)
-	got := b.openPartitions(t, want, ids)
+	op := b.starting
+	if op == nil {
+		op = b.takeWork(workKey{operations.CreatePartitions, t.name}, len(ids))
+		defer func() { op.End(notOpened(t.countFailed())) }()
+	}
+	got := b.openPartitions(t, want, ids, op)
 	t.mu.Lock()
 	for _, o := range got {
 		parts = append(parts, o.part)
@@ -61,7 +67,7 @@ func (b *Broker) reopenTopic(t *topic, want *metadata.Topic) {
 		return
 	}
 	parts := slices.Clone(*t.parts.Load())
-	got := b.openPartitions(t, want, ids)
+	got := b.openPartitions(t, want, ids, nil)
 	t.mu.Lock()
 	for k, i := range ids {
 		parts[i], t.logs[i], t.failed[i] = got[k].part, got[k].log, got[k].err
@@ -89,8 +95,8 @@ func (b *Broker) noteUnopened(t *topic) {
 }
 
 // openPartitions opens some partitions of a topic, several at a time and holding no lock:
-// a topic may have thousands, and each waits for the disk.
-func (b *Broker) openPartitions(t *topic, want *metadata.Topic, ids []int) []opened {
+// a topic may have thousands, and each waits for the disk. It tells op how far it is.
+func (b *Broker) openPartitions(t *topic, want *metadata.Topic, ids []int, op *operations.Operation) []opened {
 	out := make([]opened, len(ids))
 	var next atomic.Int64
 	var wg sync.WaitGroup
@@ -100,6 +106,7 @@ func (b *Broker) openPartitions(t *topic, want *metadata.Topic, ids []int) []ope
 			b.opening <- struct{}{}
 			out[k] = b.openPartition(t, want, ids[k])
 			<-b.opening
+			op.Advance(1)
 		}
 	}
 	for range min(openers, len(ids)) - 1 {

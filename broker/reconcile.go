@@ -7,8 +7,10 @@ import (
 	"strings"
 	"sync"
 
+	"tidewire/broker/operations"
 	"tidewire/broker/partition"
 	"tidewire/cluster/metadata"
+	"tidewire/internal/model"
 	"tidewire/storage/log"
 )
 
@@ -24,9 +26,7 @@ func (b *Broker) onChange(old, now *metadata.Image, d metadata.Delta) {
 		}
 	}
 	if d.ClusterConfig {
-		for t := range now.Topics("") {
-			b.pending[t.Name] = struct{}{}
-		}
+		b.noteClusterConfigLocked(now)
 	}
 	b.mu.Unlock()
 	select {
@@ -123,6 +123,9 @@ func (b *Broker) reconcileTopic(name string, want *metadata.Topic) {
 		t = nil
 	}
 	if want == nil {
+		if v, ok := b.underway.LoadAndDelete(workKey{operations.CreatePartitions, name}); ok {
+			v.(*operations.Operation).End(unknownTopic(name)) // deleted before they were opened
+		}
 		return
 	}
 	if t == nil {
@@ -163,14 +166,23 @@ func (b *Broker) leadership(p *metadata.Partition) partition.Leadership {
 // trash folder.
 func (b *Broker) dropTopic(t *topic) {
 	t.close(unknownTopic(t.name))
-	for i, l := range t.openLogs() {
-		if l == nil {
+	logs := t.openLogs()
+	op := b.takeWork(workKey{operations.DeletePartitions, t.name}, len(logs))
+	failed := 0
+	for i, l := range logs {
+		if op.Advance(1); l == nil {
 			continue
 		}
 		if err := b.store.Remove(l); err != nil {
+			failed++
 			b.logger.Error("the files of a deleted topic could not be moved away", "topic", t.name, "partition", i, "error", err)
 		}
 	}
+	if failed > 0 {
+		op.End(model.Errorf(model.StorageError, "the files of %d partitions could not be moved away; the log of the node says why", failed))
+		return
+	}
+	op.End(nil)
 }
 
 // expectedFolders tells which folders belong to a replica of this node.

@@ -11,8 +11,6 @@ import (
 )
 
 const (
-	// retentionInterval is how often retention looks at all logs.
-	retentionInterval = 30 * time.Second
 	// retentionSettle is how long after a change of settings it looks again: changes come
 	// in groups.
 	retentionSettle = time.Second
@@ -23,9 +21,8 @@ const (
 
 // retention deletes what is too old or too much, on the partitions that this node leads.
 type retention struct {
-	interval time.Duration
-	kick     chan struct{} // settings have changed; capacity 1
-	clock    clockWatch
+	kick  chan struct{} // settings have changed; capacity 1
+	clock clockWatch
 
 	segments, bytes atomic.Int64 // deleted since the start
 	future          atomic.Int64 // segments that the last pass found dated too far in the future
@@ -76,7 +73,8 @@ func (b *Broker) checkClock() {
 }
 
 func (b *Broker) retentionLoop(ctx context.Context) {
-	tick := time.NewTicker(b.retention.interval)
+	every := b.retentionInterval()
+	tick := time.NewTicker(every)
 	defer tick.Stop()
 	settle := time.NewTimer(time.Hour)
 	settle.Stop()
@@ -86,6 +84,10 @@ func (b *Broker) retentionLoop(ctx context.Context) {
 		case <-tick.C:
 		case <-settle.C:
 		case <-b.retention.kick:
+			if now := b.retentionInterval(); now != every {
+				every = now
+				tick.Reset(every)
+			}
 			settle.Reset(retentionSettle)
 			continue
 		case <-ctx.Done():

@@ -40,7 +40,7 @@ func newKeeper(t *testing.T) *keeper {
 	require.NoError(t, err)
 	start := time.Now()
 	k.Broker = New(Config{
-		NodeID: 1, Store: k.store, Logger: slog.New(slog.NewTextHandler(&k.out, nil)), Group: k.group, Now: now,
+		NodeID: 1, Metadata: newOwnMetadata(t), Store: k.store, Logger: slog.New(slog.NewTextHandler(&k.out, nil)), Group: k.group, Now: now,
 		Monotonic: func() time.Duration { return time.Since(start) },
 	})
 	return k

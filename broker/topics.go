@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"tidewire/auth"
 
+	"tidewire/broker/operations"
 	"tidewire/broker/partition"
 	"tidewire/cluster/metadata"
 	"tidewire/internal/model"
@@ -18,8 +19,8 @@ const MaxPartitions = 10_000
 // reservedTopics are the names that the service itself will use.
 var reservedTopics = []string{"__consumer_offsets", "__transaction_state", "__audit"}
 
-// NewTopic describes a topic to be created. ReplicationFactor 0 leaves it to the
-// cluster: 3 where there are that many nodes, else 1.
+// NewTopic describes a topic to be created. Partitions and ReplicationFactor of 0 leave it
+// to the cluster's settings.
 type NewTopic struct {
 	Name              string
 	Partitions        int
@@ -34,8 +35,11 @@ func (b *Broker) CreateTopic(ctx context.Context, c Caller, n NewTopic) (*metada
 	if why := model.CheckTopicName(n.Name); why != "" {
 		return nil, model.Invalid("/name", "%s", why)
 	}
-	if slices.Contains(reservedTopics, n.Name) {
-		return nil, model.Invalid("/name", "%q is the name of an internal topic", n.Name)
+	if i := slices.IndexFunc(reservedTopics, func(r string) bool { return model.TopicCollisionKey(r) == model.TopicCollisionKey(n.Name) }); i >= 0 {
+		return nil, model.Invalid("/name", "%q is the name of an internal topic, or differs from it only in . and _", reservedTopics[i])
+	}
+	if n.Partitions == 0 {
+		n.Partitions = int(b.meta.Image().Cluster().Settings().NumPartitions)
 	}
 	if n.Partitions < 1 || n.Partitions > MaxPartitions {
 		return nil, model.Invalid("/partitions", "a topic has 1 to %d partitions", MaxPartitions)
@@ -50,8 +54,10 @@ func (b *Broker) CreateTopic(ctx context.Context, c Caller, n NewTopic) (*metada
 	cmd := metadata.CreateTopic{
 		Name: n.Name, Assignments: assign, Config: n.Config, Now: metadata.MillisOf(b.now()), ID: newTopicID(),
 	}
+	refused := b.foresee(c, workKey{operations.CreatePartitions, n.Name}, n.Partitions)
 	t, err := propose[*metadata.Topic](ctx, b.meta, cmd)
 	if err != nil {
+		refused(err)
 		return nil, err
 	}
 	b.settle(ctx, t.Name)
@@ -85,17 +91,9 @@ func newTopicID() model.TopicID {
 // assign spreads the replicas of new partitions over the brokers that may take them,
 // starting at a different one for each partition.
 func (b *Broker) assign(partitions, rf int) ([][]model.BrokerID, error) {
-	var nodes []model.BrokerID
-	for br := range b.meta.Image().Brokers() {
-		if !br.Fenced && br.State == metadata.BrokerActive {
-			nodes = append(nodes, br.ID)
-		}
-	}
-	switch {
-	case rf == 0 && len(nodes) >= 3:
-		rf = 3
-	case rf == 0:
-		rf = 1
+	nodes := takers(b.meta.Image())
+	if rf == 0 {
+		rf = DefaultReplicationFactor(b.meta.Image())
 	}
 	if rf < 1 || rf > len(nodes) {
 		return nil, model.Invalid("/replication_factor", "the replication factor must be between 1 and %d, the number of nodes that can take replicas", len(nodes))
@@ -147,14 +145,21 @@ func (b *Broker) find(ctx context.Context, c Caller, op metadata.Operation, name
 // DeleteTopic deletes a topic with its records, and returns once this node has let go
 // of it. ifMatch, when not empty, must be the topic's etag.
 func (b *Broker) DeleteTopic(ctx context.Context, c Caller, name string, ifMatch metadata.ETag) error {
-	t, err := b.find(ctx, c, metadata.OpDelete, name)
+	t, err := b.MayDeleteTopic(ctx, c, name)
 	if err != nil {
 		return err
 	}
-	if _, err = propose[*metadata.Topic](ctx, b.meta, metadata.DeleteTopic{Name: name, ID: t.ID, IfMatch: ifMatch}); err != nil {
+	return b.deleteTopic(ctx, c, t, ifMatch)
+}
+
+// deleteTopic deletes a topic that the caller may delete.
+func (b *Broker) deleteTopic(ctx context.Context, c Caller, t *metadata.Topic, ifMatch metadata.ETag) error {
+	refused := b.foresee(c, workKey{operations.DeletePartitions, t.Name}, len(t.Partitions))
+	if _, err := propose[*metadata.Topic](ctx, b.meta, metadata.DeleteTopic{Name: t.Name, ID: t.ID, IfMatch: ifMatch}); err != nil {
+		refused(err)
 		return err
 	}
-	return b.awaitGone(ctx, name, t.ID)
+	return b.awaitGone(ctx, t.Name, t.ID)
 }
 
 func (b *Broker) awaitGone(ctx context.Context, name string, id model.TopicID) error {
@@ -201,8 +206,10 @@ func (b *Broker) GrowTopic(ctx context.Context, c Caller, g Growth) (*metadata.T
 		return t.Grown(assign), nil
 	}
 	cmd := metadata.CreatePartitions{Name: t.Name, ID: t.ID, From: len(t.Partitions), Assignments: assign, IfMatch: g.IfMatch}
+	refused := b.foresee(c, workKey{operations.CreatePartitions, t.Name}, more)
 	grown, err := propose[*metadata.Topic](ctx, b.meta, cmd)
 	if err != nil {
+		refused(err)
 		return nil, err
 	}
 	b.settle(ctx, t.Name)
@@ -376,7 +383,12 @@ func (b *Broker) Allowed(c Caller, op metadata.Operation, rt metadata.ResourceTy
 	return b.authorizer.Allowed(c.Principal, auth.Access{Operation: op, Resource: rt, Name: name, Host: c.Host})
 }
 
-// MayDeleteTopic returns a topic that the caller may delete.
+// MayDeleteTopic returns a topic that the caller may delete. An internal one, which the
+// service cannot do without, is a conflict.
 func (b *Broker) MayDeleteTopic(ctx context.Context, c Caller, name string) (*metadata.Topic, error) {
-	return b.find(ctx, c, metadata.OpDelete, name)
+	t, err := b.find(ctx, c, metadata.OpDelete, name)
+	if err == nil && t.Internal {
+		return nil, model.Errorf(model.Conflict, "topic %q belongs to the service itself and is not deleted", name)
+	}
+	return t, err
 }

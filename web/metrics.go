@@ -8,6 +8,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"tidewire/internal/inflight"
@@ -33,7 +34,8 @@ type observed struct {
 	seconds  prometheus.Observer
 }
 
-// NewMetrics returns metrics in a registry of their own; the owner adds its collectors.
+// NewMetrics returns metrics in a registry of their own, with those of the process and the
+// Go runtime; the owner adds its collectors.
 func NewMetrics(r *prometheus.Registry) *Metrics {
 	m := &Metrics{
 		registry: r,
@@ -45,7 +47,7 @@ func NewMetrics(r *prometheus.Registry) *Metrics {
 			Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60},
 		}, []string{"route", "method"}),
 	}
-	r.MustRegister(m.requests, m.seconds)
+	r.MustRegister(m.requests, m.seconds, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
 

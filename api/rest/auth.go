@@ -6,6 +6,7 @@ import (
 	"tidewire/api/route"
 	"tidewire/api/strictjson"
 	"tidewire/auth"
+	"tidewire/broker/audit"
 	"tidewire/internal/model"
 )
 
@@ -90,6 +91,7 @@ func (a *API) login(c *route.Call) error {
 	if err != nil {
 		return err
 	}
+	c.About(audit.Resource{Type: "user", Name: in.Username})
 	r := auth.LoginRequest{Username: in.Username, Password: in.Password, Host: c.Host()}
 	if forCookie {
 		return a.loginForCookie(c, r)
@@ -98,6 +100,7 @@ func (a *API) login(c *route.Call) error {
 	if err != nil {
 		return err
 	}
+	c.Actor(g.Username)
 	return c.JSON(http.StatusOK, tokens(g))
 }
 
@@ -109,6 +112,8 @@ func (a *API) loginForCookie(c *route.Call, r auth.LoginRequest) error {
 	if err != nil {
 		return err
 	}
+	c.Actor(g.Username)
+	c.Note("session", "cookie")
 	c.SetSession(g.Cookie)
 	return c.JSON(http.StatusOK, CookieAnswer{CSRFToken: g.CSRFToken, ExpiresIn: int64(g.ExpiresIn.Seconds())})
 }
@@ -129,6 +134,10 @@ func (a *API) refresh(c *route.Call) error {
 	if err != nil {
 		return err
 	}
+	if user, session := a.service.SessionOf(in.RefreshToken); session != "" {
+		c.About(audit.Resource{Type: "session", Name: session})
+		c.Note("user", user)
+	}
 	g, err := a.service.Refresh(c.Request.Context(), in.RefreshToken)
 	if err != nil {
 		return err
@@ -144,6 +153,9 @@ func (a *API) refresh(c *route.Call) error {
 //	@Success	204	"ended"
 //	@Router		/v1/auth/logout [post]
 func (a *API) logout(c *route.Call) error {
+	if c.Principal.SessionID != "" {
+		c.About(audit.Resource{Type: "session", Name: c.Principal.SessionID})
+	}
 	if err := a.service.Logout(c.Request.Context(), c.Principal); err != nil {
 		return err
 	}
@@ -223,10 +235,12 @@ func (a *API) setup(c *route.Call) error {
 	if err != nil {
 		return err
 	}
+	c.About(audit.Resource{Type: "user", Name: in.Username})
 	u, err := a.service.CompleteSetup(c.Request.Context(), in.Token, in.Username, in.Password)
 	if err != nil {
 		return err
 	}
+	c.Actor(u.Name)
 	c.Created("v1", "users", u.Name)
 	return c.Resource(http.StatusCreated, u.ETag(), a.userView(u))
 }

@@ -26,9 +26,9 @@ const (
 func (a *API) authRoutes() []*route.Route {
 	return []*route.Route{
 		{Method: post, Path: "/v1/auth/login", ID: "login", Public: true, Body: route.JSON, Query: []string{"session"}, Handle: a.login},
-		{Method: post, Path: "/v1/auth/refresh", ID: "refresh", Public: true, Body: route.JSON, Handle: a.refresh},
+		{Method: post, Path: "/v1/auth/refresh", ID: "refresh", AuditFailures: true, Public: true, Body: route.JSON, Handle: a.refresh},
 		{Method: post, Path: "/v1/auth/logout", ID: "logout", Needs: "own session", Handle: a.logout},
-		{Method: post, Path: "/v1/auth/tickets", ID: "createTicket", Needs: "own session or token", Handle: a.createTicket},
+		{Method: post, Path: "/v1/auth/tickets", ID: "createTicket", Unaudited: "it only opens what the caller may open anyway", Needs: "own session or token", Handle: a.createTicket},
 		{Method: get, Path: "/v1/auth/me", ID: "me", Needs: "own account", Handle: a.me},
 		{Method: get, Path: "/.well-known/jwks.json", ID: "jwks", Public: true, Handle: a.jwks},
 		{Method: get, Path: "/v1/setup", ID: "setupState", Public: true, Handle: a.setupState},
@@ -55,7 +55,7 @@ func (a *API) userRoutes() []*route.Route {
 		{Method: get, Path: "/v1/acls", ID: "listACLs", Needs: admins, Query: slices.Concat(route.ListQuery, aclFields), Handle: a.listACLs},
 		{Method: post, Path: "/v1/acls", ID: "createACL", Needs: admins, Body: route.JSON, Handle: a.createACL},
 		{Method: remove, Path: "/v1/acls", ID: "deleteACLs", Needs: admins, Query: slices.Concat(aclFields, []string{"dry_run"}), Handle: a.deleteACLs},
-		{Method: post, Path: "/v1/acls/check", ID: "checkACL", Needs: admins, Body: route.JSON, Handle: a.checkACL},
+		{Method: post, Path: "/v1/acls/check", ID: "checkACL", Unaudited: "a question", Needs: admins, Body: route.JSON, Handle: a.checkACL},
 	}
 }
 
@@ -67,13 +67,14 @@ func (a *API) topicRoutes() []*route.Route {
 		{Method: get, Path: one, ID: "getTopic", Needs: "describe topic", Handle: a.getTopic},
 		{Method: patch, Path: one, ID: "updateTopic", Needs: "alter topic", Body: route.JSON, Query: []string{"dry_run"}, Handle: a.updateTopic},
 		{Method: remove, Path: one, ID: "deleteTopic", Needs: "delete topic", Query: []string{"dry_run"}, Handle: a.deleteTopic},
-		{Method: get, Path: one + "/config", ID: "getTopicConfig", Needs: "describe-configs topic", Handle: a.getTopicConfig},
-		{Method: patch, Path: one + "/config", ID: "updateTopicConfig", Needs: "alter-configs topic", Body: route.JSON, Handle: a.updateTopicConfig},
 		{Method: post, Path: one + "/delete-records", ID: "deleteRecords", Needs: "delete topic", Body: route.JSON, Handle: a.deleteRecords},
 		{Method: get, Path: one + "/offsets", ID: "topicOffsets", Needs: "describe topic", Query: []string{"timestamp"}, Handle: a.topicOffsets},
 		{Method: get, Path: one + "/access", ID: "topicAccess", Needs: admins, Query: route.ListQuery, Handle: a.topicAccess},
 	}
 }
+
+// unauditedRecords is why producing leaves nothing in the audit log.
+const unauditedRecords = "records, which clients write all the time"
 
 // producing headers that belong to idempotence and transactions.
 var unbuiltProduce = route.Unbuilt{
@@ -84,9 +85,9 @@ func (a *API) recordRoutes() []*route.Route {
 	const one = "/v1/topics/{topic}/partitions/{partition}/records"
 	raw := slices.Concat([]string{"acks", "timeout_ms", "results"}, rawParameters)
 	return []*route.Route{
-		{Method: post, Path: "/v1/topics/{topic}/records", ID: "produce", Needs: "write topic", Body: route.RawBody, Content: checkProduceType, Quota: producing, MaxBody: maxProduceBody, Endless: ndjson, Records: true, Query: raw, Handle: a.produceRecords, Unbuilt: unbuiltProduce},
-		{Method: post, Path: one, ID: "producePartition", Needs: "write topic", Body: route.RawBody, Content: checkProduceType, Quota: producing, MaxBody: maxProduceBody, Endless: ndjson, Records: true, Query: raw, Handle: a.producePartition, Unbuilt: unbuiltProduce},
-		{Method: post, Path: "/v1/producers", ID: "createProducer", Needs: "idempotent-write cluster, or write to any topic", Handle: a.createProducer},
+		{Method: post, Path: "/v1/topics/{topic}/records", ID: "produce", Unaudited: unauditedRecords, Needs: "write topic", Body: route.RawBody, Content: checkProduceType, Quota: producing, MaxBody: maxProduceBody, Endless: ndjson, Records: true, Query: raw, Handle: a.produceRecords, Unbuilt: unbuiltProduce},
+		{Method: post, Path: one, ID: "producePartition", Unaudited: unauditedRecords, Needs: "write topic", Body: route.RawBody, Content: checkProduceType, Quota: producing, MaxBody: maxProduceBody, Endless: ndjson, Records: true, Query: raw, Handle: a.producePartition, Unbuilt: unbuiltProduce},
+		{Method: post, Path: "/v1/producers", ID: "createProducer", Unaudited: unauditedRecords, Needs: "idempotent-write cluster, or write to any topic", Handle: a.createProducer},
 		{Method: get, Path: "/v1/topics/{topic}/records", ID: "browse", Needs: "read topic", Records: true, Quota: browsed, Query: browseQuery, Accept: browseAccept, Handle: a.browseRecords},
 		{Method: get, Path: one, ID: "fetch", Needs: "read topic", Records: true, Quota: fetching, Query: fetchQuery, Accept: fetchMedia, Handle: a.fetchRecords},
 		{Method: get, Path: one + "/{offset}", ID: "getRecord", Needs: "read topic", Records: true, Quota: fetching, Query: recordQuery, Accept: recordMedia, Handle: a.getRecord},
@@ -140,8 +141,6 @@ var anything = []string{
 func unbuiltRoutes() []*route.Route {
 	var out []*route.Route
 	for _, r := range []struct{ path, methods string }{
-		{"/v1/topics/delete", "POST"},
-		{"/v1/topic-configs", "GET"},
 		{"/v1/topics/{topic}/groups", "GET"},
 		{"/v1/groups", "GET"},
 		{"/v1/groups/{group}", "GET DELETE"},
@@ -160,7 +159,6 @@ func unbuiltRoutes() []*route.Route {
 		{"/v1/transactions/{id}/offsets", "POST"},
 		{"/v1/transactions/{id}/commit", "POST"},
 		{"/v1/transactions/{id}/abort", "POST"},
-		{"/v1/cluster/config", "GET PATCH"},
 		{"/v1/brokers/{broker}", "DELETE"},
 		{"/v1/brokers/{broker}/drain", "POST"},
 		{"/v1/brokers/{broker}/undrain", "POST"},
@@ -169,9 +167,6 @@ func unbuiltRoutes() []*route.Route {
 		{"/v1/reassignments/rebalance", "POST"},
 		{"/v1/reassignments/{topic}/{partition}", "DELETE"},
 		{"/v1/elections", "POST"},
-		{"/v1/operations", "GET"},
-		{"/v1/operations/{id}", "GET DELETE"},
-		{"/v1/audit", "GET"},
 		{"/v1/metrics/history", "GET"},
 	} {
 		for m := range strings.FieldsSeq(r.methods) {

@@ -7,6 +7,7 @@ import (
 	"tidewire/api/problem"
 	"tidewire/api/route"
 	"tidewire/broker"
+	"tidewire/broker/audit"
 	"tidewire/cluster/metadata"
 	"tidewire/internal/model"
 )
@@ -33,8 +34,8 @@ type TopicItem struct {
 // TopicCreate describes a new topic.
 type TopicCreate struct {
 	Name              string `json:"name" binding:"required" minLength:"1" maxLength:"249"`
-	Partitions        *int   `json:"partitions" minimum:"1" maximum:"10000" default:"1" extensions:"x-nullable"`
-	ReplicationFactor *int   `json:"replication_factor" minimum:"1" extensions:"x-nullable"` // default: 3 where there are as many nodes, else 1
+	Partitions        *int   `json:"partitions" minimum:"1" maximum:"10000" extensions:"x-nullable"` // default: num.partitions of the cluster, 1 unless set
+	ReplicationFactor *int   `json:"replication_factor" minimum:"1" extensions:"x-nullable"`         // default: default.replication.factor of the cluster; 3 where there are as many nodes, else 1
 	// Settings by name; values are strings, numbers or booleans.
 	Config map[string]string `json:"config"`
 }
@@ -263,16 +264,19 @@ func (a *API) createTopic(c *route.Call) error {
 	if err != nil {
 		return err
 	}
-	n := broker.NewTopic{Name: in.Name, Partitions: 1, Config: in.Config}
+	c.About(audit.Resource{Type: "topic", Name: in.Name})
+	n := broker.NewTopic{Name: in.Name, Config: in.Config}
 	if in.Partitions != nil {
-		n.Partitions = *in.Partitions
+		if n.Partitions = *in.Partitions; n.Partitions < 1 {
+			return model.Invalid("/partitions", "a topic has 1 to %d partitions", broker.MaxPartitions)
+		}
 	}
 	if in.ReplicationFactor != nil {
 		if n.ReplicationFactor = *in.ReplicationFactor; n.ReplicationFactor < 1 {
 			return model.Invalid("/replication_factor", "the replication factor is at least 1")
 		}
 	}
-	if err := a.checkConfig("/config", in.Config); err != nil {
+	if err := a.checkConfig(in.Config); err != nil {
 		return err
 	}
 	t, err := a.broker.CreateTopic(c.Request.Context(), c.Caller(), n)
@@ -281,6 +285,16 @@ func (a *API) createTopic(c *route.Call) error {
 	}
 	c.Created("v1", "topics", t.Name)
 	return c.Resource(http.StatusCreated, t.ETag(), a.topicView(c, a.broker.StateOf(t)))
+}
+
+// checkConfig refuses what no topic can have; what depends on the topic is decided with it.
+func (a *API) checkConfig(values map[string]string) error {
+	const anyReplicationFactor = 1 << 15
+	_, err := metadata.CheckTopicConfig("/config", values, anyReplicationFactor, a.cluster.Image().Cluster().MetadataVersion)
+	if err != nil {
+		return err
+	}
+	return nil
 }
 
 // getTopic gives a topic with its partitions.

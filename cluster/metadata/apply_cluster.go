@@ -29,7 +29,7 @@ func applyAlterClusterConfig(t *tx, c AlterClusterConfig) (any, *model.Error) {
 	if c.IfMatch != "" && c.IfMatch != t.cluster.ConfigETag() {
 		return nil, etagMismatch("the cluster's config")
 	}
-	next, refusal := changeConfig(t.cluster.Config, c.Set, c.Unset, 0, t.cluster.MetadataVersion)
+	next, refusal := changeClusterConfig(t.cluster.Config, c.Set, c.Unset, t.cluster.MetadataVersion)
 	if refusal != nil {
 		return nil, refusal
 	}

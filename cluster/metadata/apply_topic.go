@@ -166,20 +166,22 @@ func applyAlterTopicConfig(t *tx, c AlterTopicConfig) (any, *model.Error) {
 // changeConfig gives the overrides after set and unset.
 func changeConfig(have, set map[string]string, unset []string, rf int, v MetadataVersion) (map[string]string, *model.Error) {
 	checked, refusal := CheckTopicConfig("/set", set, rf, v)
+	if refusal == nil {
+		refusal = CheckTopicUnset("/unset", unset, set, v)
+	}
 	if refusal != nil {
 		return nil, refusal
 	}
-	next := maps.Clone(have)
-	for i, name := range unset {
-		pointer := fmt.Sprintf("/unset/%d", i)
-		if d, ok := TopicConfigDef(name); !ok || d.Since > v {
-			return nil, model.Invalid(pointer, "there is no topic config %q", name)
+	return replaced(have, checked, unset), nil
+}
+
+// CheckTopicUnset refuses names that no topic's config can hold, and those that are set at
+// the same time, with pointers below prefix.
+func CheckTopicUnset(prefix string, unset []string, set map[string]string, version MetadataVersion) *model.Error {
+	return checkUnset(prefix, unset, set, func(name string) string {
+		if d, ok := TopicConfigDef(name); !ok || d.Since > version {
+			return fmt.Sprintf("there is no topic config %q", name)
 		}
-		if _, both := checked[name]; both {
-			return nil, model.Invalid(pointer, "%q is both set and unset", name)
-		}
-		delete(next, name)
-	}
-	maps.Copy(next, checked)
-	return next, nil
+		return ""
+	})
 }

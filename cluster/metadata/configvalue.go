@@ -28,12 +28,16 @@ func ConfigText(v any) (text string, ok bool) {
 	return "", false
 }
 
-// DefaultAt is the default for a topic of that replication factor.
+// DefaultAt is the default for a topic of that replication factor; of the cluster's default
+// replication factor it is that factor itself, which the number of nodes decides.
 func (d *ConfigDef) DefaultAt(replicationFactor int) string {
-	if d.DefaultVaries {
-		return strconv.Itoa(defaultMinInsync(replicationFactor))
+	switch {
+	case !d.DefaultVaries:
+		return d.Default
+	case d.Name == defaultReplicationFactor:
+		return strconv.Itoa(replicationFactor)
 	}
-	return d.Default
+	return strconv.Itoa(defaultMinInsync(replicationFactor))
 }
 
 // defaultMinInsync is a majority of three or more replicas, else 1.
@@ -128,10 +132,10 @@ func (d *ConfigDef) checkBounds(v float64) string {
 
 func trimFloat(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) }
 
-// set parses a normalised value into the definition's field of c.
-func (d *ConfigDef) set(c *TopicConfig, v string) error {
+// setField parses a normalised value into the field of a struct of settings.
+func setField(field any, v string) error {
 	var err error
-	switch f := d.field(c).(type) {
+	switch f := field.(type) {
 	case *string:
 		*f = v
 	case *bool:
@@ -160,7 +164,7 @@ func Effective(overrides, clusterConfig map[string]string, replicationFactor int
 				v = d.DefaultAt(replicationFactor)
 			}
 		}
-		if err := d.set(c, v); err != nil {
+		if err := setField(d.field(c), v); err != nil {
 			return nil, fmt.Errorf("config %s: %w", d.Name, err)
 		}
 	}
@@ -176,13 +180,21 @@ const minInsync = "min.insync.replicas"
 // refusal is an invalid-argument with a pointer, under prefix, for each wrong key.
 // version is the cluster's metadata version; a key it does not know yet is unknown.
 func CheckTopicConfig(prefix string, values map[string]string, replicationFactor int, version MetadataVersion) (map[string]string, *model.Error) {
-	out := make(map[string]string, len(values))
-	var fields []model.FieldError
-	for _, name := range sortedKeys(values) {
-		text, problem := normaliseKey(name, values[name], version)
+	return checkConfig(prefix, values, func(name, value string) (text, problem string) {
+		text, problem = normaliseKey(name, value, version)
 		if problem == "" && name == minInsync {
 			problem = checkMinInsync(text, replicationFactor)
 		}
+		return text, problem
+	})
+}
+
+// checkConfig normalises values, each by itself, and collects what is wrong with them.
+func checkConfig(prefix string, values map[string]string, normalise func(name, value string) (text, problem string)) (map[string]string, *model.Error) {
+	out := make(map[string]string, len(values))
+	var fields []model.FieldError
+	for _, name := range sortedKeys(values) {
+		text, problem := normalise(name, values[name])
 		if problem != "" {
 			fields = append(fields, model.FieldError{Pointer: prefix + "/" + pointerToken(name), Detail: problem})
 			continue
@@ -195,11 +207,10 @@ func CheckTopicConfig(prefix string, values map[string]string, replicationFactor
 	return out, nil
 }
 
-// checkMinInsync says what is wrong with a normalised min.insync.replicas; a
-// replication factor of 0 stands for "not known".
+// checkMinInsync says what is wrong with a normalised min.insync.replicas.
 func checkMinInsync(text string, replicationFactor int) string {
 	n, err := strconv.Atoi(text)
-	if err == nil && replicationFactor > 0 && n > replicationFactor {
+	if err == nil && n > replicationFactor {
 		return fmt.Sprintf("%s must not be above the replication factor %d", minInsync, replicationFactor)
 	}
 	return ""

@@ -180,6 +180,9 @@ func NewImage(c Contents) (*Image, error) {
 	if t.cluster.Config == nil {
 		t.cluster.Config = map[string]string{}
 	}
+	if _, err := t.cluster.parseSettings(); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrImageForm, err)
+	}
 	for _, p := range c.Topics {
 		if err := t.loadTopic(p); err != nil {
 			return nil, err

@@ -77,8 +77,33 @@ type ConfigDef struct {
 	// DefaultVaries is set when the default depends on the replication factor; use
 	// DefaultAt.
 	DefaultVaries bool
+	Scope         ConfigScope
+	TopicOnly     bool // the cluster's config cannot hold it
+	Secret        bool // the value is not shown to anybody; see Shown
 
-	field func(*TopicConfig) any // pointer to the field it fills
+	field func(*TopicConfig) any     // pointer to the field it fills; nil for the cluster's own
+	own   func(*ClusterSettings) any // likewise; nil for a topic's
+}
+
+// ConfigScope says whose setting a definition is.
+type ConfigScope string
+
+// Scopes of settings. What has the topics' scope may also stand in the cluster's config, as
+// the default of all topics that do not set it.
+const (
+	ScopeTopic   ConfigScope = "topic"
+	ScopeCluster ConfigScope = "cluster"
+)
+
+// secretShown stands for the value of a secret.
+const secretShown = "********"
+
+// Shown is a value as it may be shown: that of a secret is masked, unless there is none.
+func (d *ConfigDef) Shown(value string) string {
+	if d.Secret && value != "" {
+		return secretShown
+	}
+	return value
 }
 
 const (
@@ -112,7 +137,7 @@ var topicConfigIndex = func() map[string]int {
 
 var compressionTypes = []string{"producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"}
 
-var topicConfigDefs = []ConfigDef{
+var topicConfigDefs = inScope(ScopeTopic, []ConfigDef{
 	{Name: "cleanup.policy", Type: TypeList, Default: "delete", Allowed: []string{"delete", "compact"}, Since: 1,
 		Doc:   "How old records go: delete by retention, compact to the last record per key, or both. When compact is added, records without key are dropped.",
 		field: func(c *TopicConfig) any { return &c.CleanupPolicy }},
@@ -143,13 +168,13 @@ var topicConfigDefs = []ConfigDef{
 	{Name: "flush.ms", Type: TypeLong, Unit: "ms", Default: noLimitIn, Min: bound(0), Since: 1,
 		Doc:   "Kept for Kafka tools, without effect: every record is synced unless write.caching is on.",
 		field: func(c *TopicConfig) any { return &c.FlushMs }},
-	{Name: "follower.replication.throttled.replicas", Type: TypeList, Default: "", Since: 1,
+	{Name: "follower.replication.throttled.replicas", Type: TypeList, Default: "", Since: 1, TopicOnly: true,
 		Doc:   "Kept for Kafka tools, without effect: reassignments carry their own throttle.",
 		field: func(c *TopicConfig) any { return &c.FollowerThrottledReplicas }},
 	{Name: "index.interval.bytes", Type: TypeInt, Unit: "bytes", Default: "4096", Min: bound(0), Max: bound(math.MaxInt32), Since: 1,
 		Doc:   "Bytes of log between two entries of the offset index.",
 		field: func(c *TopicConfig) any { return &c.IndexIntervalBytes }},
-	{Name: "leader.replication.throttled.replicas", Type: TypeList, Default: "", Since: 1,
+	{Name: "leader.replication.throttled.replicas", Type: TypeList, Default: "", Since: 1, TopicOnly: true,
 		Doc:   "Kept for Kafka tools, without effect: reassignments carry their own throttle.",
 		field: func(c *TopicConfig) any { return &c.LeaderThrottledReplicas }},
 	{Name: "max.compaction.lag.ms", Type: TypeLong, Unit: "ms", Default: noLimitIn, Min: bound(1), Since: 1,
@@ -203,4 +228,11 @@ var topicConfigDefs = []ConfigDef{
 	{Name: "write.caching", Type: TypeBoolean, Default: "false", Since: 1,
 		Doc:   "Whether records count as stable before they are synced; a power cut may then lose acknowledged records.",
 		field: func(c *TopicConfig) any { return &c.WriteCaching }},
+})
+
+func inScope(scope ConfigScope, defs []ConfigDef) []ConfigDef {
+	for i := range defs {
+		defs[i].Scope = scope
+	}
+	return defs
 }

@@ -15,7 +15,7 @@ func (a *app) quotaCommand() *cobra.Command {
 	return group("quota", "List, set and delete what users may do per second on each node", a.quotaList(), a.quotaSet(), a.quotaDelete())
 }
 
-var quotaColumns = []column{{"USER", "username"}, {"PRODUCE B/S", "produce_bytes_per_s"}, {"FETCH B/S", "fetch_bytes_per_s"}, {"REQUESTS/S", "requests_per_s"}}
+var quotaColumns = []string{"username", "produce_bytes_per_s", "fetch_bytes_per_s", "requests_per_s"}
 
 // allUsers is the name of the quota of all users that have none of their own.
 const allUsers = "*"
@@ -94,6 +94,7 @@ var quotaFlags = map[string]string{
 
 func (a *app) quotaDelete() *cobra.Command {
 	var general bool
+	var format string
 	c := &cobra.Command{
 		Use: "delete {USER | --default}", Short: "Delete a quota", Args: cobra.MaximumNArgs(1),
 		RunE: a.calling(func(ctx context.Context, c *client.Client, args []string) error {
@@ -105,5 +106,6 @@ func (a *app) quotaDelete() *cobra.Command {
 		}),
 	}
 	c.Flags().BoolVar(&general, "default", false, "the one for all users that have none of their own")
+	formatFlag(c, &format)
 	return c
 }

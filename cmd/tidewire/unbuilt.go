@@ -12,7 +12,7 @@ func unbuiltCommands() []*cobra.Command {
 	var out []*cobra.Command
 	for _, u := range []struct{ name, what string }{
 		{"group", "consumer groups"}, {"transaction", "transactions"}, {"reassignment", "moving partitions between brokers"},
-		{"election", "electing leaders"}, {"quota", "quotas"}, {"backup", "backups"},
+		{"election", "electing leaders"}, {"backup", "backups"},
 	} {
 		out = append(out, &cobra.Command{
 			Use: u.name, Short: "Not built yet: " + u.what,

@@ -29,9 +29,10 @@ var table = []row{
 	{pkg: "storage/files", may: []string{"internal/fsx"}, why: "it knows open files, and not what is in them"},
 	{pkg: "storage/index", may: []string{"storage/files", "storage/producer", "internal/model", "internal/fsx"}, why: "an index knows entries and its file, and neither batches nor logs"},
 	{pkg: "storage/retention", may: []string{"internal/model"}, why: "what may go is decided over facts of segments; files and clocks are the log's"},
+	{pkg: "storage/batches", may: []string{"storage/record", "internal/model", "internal/fsx"}, why: "it finds batches in a file's bytes, and knows no log"},
 	{pkg: "storage/syncer", may: []string{"internal/lifecycle"}, why: "it decides who syncs when, and knows nothing of what is synced"},
 	{pkg: "storage/trash", may: []string{"internal/model", "internal/fsx"}, why: "discarded folders wait for their deletion; it looks into none"},
-	{pkg: "storage/log", may: []string{"storage/checkpoint", "storage/compact", "storage/dedupe", "storage/epochs", "storage/files", "storage/index", "storage/producer", "storage/record", "storage/retention", "storage/syncer", "storage/trash", "internal/model", "internal/fsx", "internal/lifecycle"}, why: "a log knows bytes and offsets, and neither topics nor brokers"},
+	{pkg: "storage/log", may: []string{"storage/checkpoint", "storage/compact", "storage/dedupe", "storage/epochs", "storage/files", "storage/index", "storage/producer", "storage/record", "storage/retention", "storage/batches", "storage/syncer", "storage/trash", "internal/model", "internal/fsx", "internal/lifecycle"}, why: "a log knows bytes and offsets, and neither topics nor brokers"},
 	{pkg: "storage/check", may: []string{"storage/record", "internal/model", "internal/fsx"}, why: "it reads the formats by itself, so that a mistake of the engine is found"},
 	{pkg: "storage/meta", may: []string{"cluster/metadata", "internal/model", "internal/fsx", "internal/lifecycle"}, why: "the table store holds the applied state of the metadata and knows no quorum"},
 
@@ -42,7 +43,10 @@ var table = []row{
 	{pkg: "auth", may: []string{"cluster/metadata", "internal/model", "internal/lifecycle"}, why: "authorisation decides over the image, the same for every door"},
 
 	{pkg: "broker/partition", may: []string{"storage/dedupe", "storage/log", "storage/record", "internal/model", "internal/lifecycle"}, why: "an engine: it serves one partition and knows neither door nor quorum"},
+	{pkg: "broker/operations", may: []string{"internal/model", "internal/fsx", "internal/sealed"}, why: "it keeps account of work, and knows neither who does it nor who asks"},
+	{pkg: "internal/sealed", may: []string{"internal/fsx"}, why: "a form of small files, whatever is in them"},
 	{pkg: "broker/browse", may: []string{"storage/dedupe", "storage/record", "internal/model"}, why: "an engine: it merges what logs hold, and knows neither who asks nor whose logs they are"},
+	{pkg: "broker/audit", may: []string{"auth", "broker", "broker/browse", "cluster/metadata", "storage/record", "internal/model"}, why: "it writes and reads one topic through the broker, and knows no door"},
 	{pkg: "broker/quota", may: []string{"cluster/metadata", "internal/model"}, why: "a core: who may do how much is decided over the image and the time it is told"},
 	{pkg: "broker", may: []string{"broker/...", "auth", "cluster/metadata", "storage/dedupe", "storage/ingest", "storage/log", "storage/record", "storage/visible", "internal/model", "internal/budget", "internal/lifecycle", "internal/fsx"}, why: "the façade both doors call knows no door, and reaches the quorum by the interfaces it declares"},
 
@@ -51,9 +55,10 @@ var table = []row{
 	{pkg: "api/strictjson", may: []string{"internal/model"}, why: "a codec: bodies on one side, structs on the other"},
 	{pkg: "api/coding", may: []string{"internal/model"}, why: "it knows headers and bytes, and no route"},
 	{pkg: "api/lines", may: []string{"api/problem", "api/recordjson", "broker", "broker/partition", "storage/record", "internal/inflight", "internal/lifecycle", "internal/model"}, why: "it turns lines into records and answers for them; routes and rights are others' business"},
-	{pkg: "api/route", may: []string{"api/coding", "api/problem", "api/strictjson", "auth", "broker", "broker/quota", "cluster/metadata", "internal/inflight", "internal/model"}, why: "it brings a request to its handler, and knows no resource"},
-	{pkg: "api/admin", may: []string{"api/route", "auth", "cluster/metadata", "internal/model"}, why: "handlers decode, call and encode; the rules are in auth, broker and the metadata"},
-	{pkg: "api/rest", may: []string{"api/coding", "api/route", "api/strictjson", "api/lines", "internal/inflight", "api/problem", "api/recordjson", "auth", "broker", "broker/browse", "broker/partition", "broker/quota", "cluster", "cluster/metadata", "storage/record", "openapi", "internal/model", "internal/buildinfo"}, why: "handlers decode, call and encode; streams are in web, logs behind the broker"},
+	{pkg: "api/route", may: []string{"api/coding", "api/problem", "api/strictjson", "auth", "broker", "broker/audit", "broker/quota", "cluster/metadata", "internal/inflight", "internal/model"}, why: "it brings a request to its handler, and knows no resource"},
+	{pkg: "api/admin", may: []string{"api/route", "auth", "broker", "broker/audit", "cluster/metadata", "internal/model"}, why: "handlers decode, call and encode; the rules are in auth, broker and the metadata"},
+	{pkg: "api/rest", may: []string{"api/coding", "api/route", "api/strictjson", "api/lines", "internal/inflight", "api/problem", "api/recordjson", "auth", "broker", "broker/audit", "broker/browse", "broker/partition", "broker/quota", "cluster", "cluster/metadata", "storage/record", "openapi", "internal/model", "internal/buildinfo"}, why: "handlers decode, call and encode; streams are in web, logs behind the broker"},
+	{pkg: "api/ops", may: []string{"api/problem", "api/route", "broker", "broker/operations", "cluster/metadata", "internal/model"}, why: "handlers decode, call and encode; rules and measurements are below"},
 	{pkg: "web", below: true, may: []string{"web/...", "api/lines", "internal/inflight", "api/problem", "api/recordjson", "api/rest", "api/route", "auth", "broker", "broker/browse", "broker/partition", "cluster", "cluster/metadata", "storage/record", "openapi", "ui", "internal/model", "internal/lifecycle", "internal/buildinfo"}, why: "the server decodes, calls and encodes; logs are behind the broker"},
 	{pkg: "web/h1", may: []string{"internal/lifecycle"}, why: "a connection loop serves any handler and knows none"},
 

@@ -168,7 +168,7 @@ func (l *Log) firstTimestamp(seg *segment, now int64) int64 {
 			return now
 		}
 		defer l.store.putScanner(sc)
-		h, err := sc.header(0)
+		h, err := sc.Header(0)
 		if err != nil {
 			return now
 		}

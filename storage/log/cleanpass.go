@@ -131,16 +131,16 @@ func (c *cleaning) scan(seg *segment, fn func(b *record.Batch, last bool) error)
 		return err
 	}
 	defer l.store.putScanner(sc)
-	for pos := int64(0); pos < sc.size; {
+	for pos := int64(0); pos < sc.Size; {
 		if err := c.ctx.Err(); err != nil {
 			return err
 		}
-		h, err := sc.header(pos)
+		h, err := sc.Header(pos)
 		off, n := h.BaseOffset, int64(h.Size())
 		if err == nil {
 			var b record.Batch
-			if b, err = sc.batch(pos, &h); err == nil {
-				err = fn(&b, pos+n == sc.size)
+			if b, err = sc.Batch(pos, &h); err == nil {
+				err = fn(&b, pos+n == sc.Size)
 			}
 		}
 		if isErr(err, record.ErrShort) || model.HasCode(err, model.CorruptBatch) || model.HasCode(err, model.RecordTooLarge) {
@@ -170,7 +170,7 @@ func (c *cleaning) progress(n int64) {
 
 // pace waits so that no more than CleanBytesPerSecond are read.
 func (c *cleaning) pace(n int64) error {
-	rate := c.l.store.o.CleanBytesPerSecond
+	rate := c.l.store.tuning.Load().CleanBytesPerSecond
 	if rate <= 0 {
 		return nil
 	}

@@ -77,10 +77,8 @@ type StoreOptions struct {
 	SyncInterval       time.Duration // dirty logs without a waiter are synced this often; default 2 ms
 	CheckpointInterval time.Duration // default 1 s
 	TrashDelay         time.Duration // how long removed folders stay in Dir/trash; default 60 s
-	// ProducerIDExpiration is producer.id.expiration.ms: producers are forgotten when nothing
-	// was heard of them for so long; default 24 h (KIP-854).
-	ProducerIDExpiration time.Duration
-	MaxInflate           int // bytes that one compressed batch may inflate to in a seek by time or in compaction; default record.MaxInflated
+	Tuning             Tuning        // until Tune says otherwise
+	MaxInflate         int           // bytes that one compressed batch may inflate to in a seek by time or in compaction; default record.MaxInflated
 	// Inflation is the memory for large batches in seeks by time, which come in numbers; of
 	// compaction, which has one batch at a time, it is not. nil: without limit.
 	Inflation *record.Budget
@@ -93,8 +91,6 @@ type StoreOptions struct {
 	// MaxOpenFiles is how many files are open at once at most; default files.DefaultLimit, and
 	// at least files.MinLimit.
 	MaxOpenFiles int
-	// CleanBytesPerSecond is how much compaction reads at most; 0: without limit.
-	CleanBytesPerSecond int64
 }
 
 func (o StoreOptions) withDefaults() StoreOptions {
@@ -112,9 +108,6 @@ func (o StoreOptions) withDefaults() StoreOptions {
 	}
 	if o.TrashDelay <= 0 {
 		o.TrashDelay = time.Minute
-	}
-	if o.ProducerIDExpiration <= 0 {
-		o.ProducerIDExpiration = 24 * time.Hour
 	}
 	if o.DedupeBufferBytes <= 0 {
 		o.DedupeBufferBytes = 128 << 20

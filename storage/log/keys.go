@@ -116,14 +116,15 @@ func (l *Log) BeginKeys() error {
 // loadKeys takes in the keys below an offset: the file's, and those of the batches behind.
 // What of a damaged file's time compaction or retention took away is forgotten.
 func (r *recovery) loadKeys(below model.Offset) error {
-	l, from := r.l, below
+	l := r.l
 	b, err := fsx.ReadFile(l.store.fs, path.Join(l.dir, dedupe.FileName), dedupe.MaxFile)
 	if isErr(err, fs.ErrNotExist) {
 		return nil
 	} else if err != nil {
 		return err
 	}
-	if from, err = l.keys.Load(b, below); err != nil {
+	from, err := l.keys.Load(b, below)
+	if err != nil {
 		l.store.log.Warn("idempotency keys are rebuilt", "log", l.name, "err", err)
 		l.keys.Lost()
 		from = below
@@ -136,7 +137,7 @@ func (r *recovery) loadKeys(below model.Offset) error {
 			if !dedupe.Marked(h) {
 				return nil
 			}
-			b, err := sc.batch(pos, h)
+			b, err := sc.Batch(pos, h)
 			if err == nil && b.VerifyCRC() == nil {
 				l.keys.Enter(&b)
 			}

@@ -355,8 +355,8 @@ func (r *recovery) noteEpochs(seg *segment) error {
 		return err
 	}
 	defer r.l.store.putScanner(sc)
-	for pos := int64(0); pos < sc.size; {
-		h, err := sc.header(pos)
+	for pos := int64(0); pos < sc.Size; {
+		h, err := sc.Header(pos)
 		if err != nil {
 			return r.l.damage(seg, pos, seg.base, err)
 		}

@@ -71,9 +71,9 @@ func (l *Log) markersFrom(segs []*segment, off model.Offset) (map[model.Producer
 		if err != nil {
 			return nil, err
 		}
-		for pos := int64(0); err == nil && pos < sc.size; {
+		for pos := int64(0); err == nil && pos < sc.Size; {
 			var h record.BatchHeader
-			if h, err = sc.header(pos); err == nil && h.BaseOffset >= off && h.Attributes.Has(record.AttrControl) {
+			if h, err = sc.Header(pos); err == nil && h.BaseOffset >= off && h.Attributes.Has(record.AttrControl) {
 				marked[h.ProducerID] = true
 			}
 			pos += int64(h.Size())
@@ -107,7 +107,7 @@ func (l *Log) replaySegment(seg *segment, st *replayed, to model.Offset) error {
 		if h.ProducerID < 0 {
 			return nil
 		}
-		b, err := sc.batch(pos, h)
+		b, err := sc.Batch(pos, h)
 		if err != nil {
 			return err
 		}
@@ -129,8 +129,8 @@ func (l *Log) eachBatch(seg *segment, from, to model.Offset, fn func(*scanner, i
 		return err
 	}
 	defer l.store.putScanner(sc)
-	for pos := at.pos; pos < sc.size; {
-		h, err := sc.header(pos)
+	for pos := at.pos; pos < sc.Size; {
+		h, err := sc.Header(pos)
 		if err != nil {
 			return l.damage(seg, pos, seg.base, err)
 		}
@@ -250,7 +250,7 @@ func (r *recovery) enter(seg *segment, sc *scanner, pos int64, h *record.BatchHe
 	if h.ProducerID < 0 && !keyed {
 		return nil
 	}
-	b, err := sc.batch(pos, h)
+	b, err := sc.Batch(pos, h)
 	if err != nil {
 		return err
 	}

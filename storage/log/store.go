@@ -7,10 +7,12 @@ import (
 	"log/slog"
 	"path"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"tidewire/internal/fsx"
 	"tidewire/internal/model"
+	"tidewire/storage/batches"
 	"tidewire/storage/checkpoint"
 	"tidewire/storage/dedupe"
 	"tidewire/storage/epochs"
@@ -29,12 +31,13 @@ const (
 
 // Store is one data folder. All methods are safe for concurrent use.
 type Store struct {
-	fs    *files.Cache // all files are opened through it
-	o     StoreOptions
-	log   *slog.Logger
-	sched *syncer.Scheduler
-	trash *trash.Trash
-	bin   *trash.Bin
+	fs     *files.Cache // all files are opened through it
+	o      StoreOptions
+	log    *slog.Logger
+	sched  *syncer.Scheduler
+	tuning atomic.Pointer[Tuning]
+	trash  *trash.Trash
+	bin    *trash.Bin
 
 	closedErr     *error
 	keyBudget     *dedupe.Budget
@@ -77,6 +80,7 @@ type decoder struct {
 func OpenStore(o StoreOptions) (*Store, error) {
 	o = o.withDefaults()
 	s := &Store{fs: files.New(o.FS, o.MaxOpenFiles), o: o, log: o.Logger, logs: map[logKey]*Log{}, names: map[string]logKey{}, folders: map[string]bool{}, stop: make(chan struct{}), cleanSlot: make(chan struct{}, 1), indexBufs: index.NewBuffers(), keyBudget: dedupe.NewBudget(o.KeyMemory)}
+	s.Tune(o.Tuning)
 	var closed error = errClosed
 	s.closedErr = &closed
 	s.scanners.New = func() any { return new(scanner) }
@@ -499,20 +503,19 @@ func (s *Store) lowerCpLocked(kind int, key logKey, to model.Offset) error {
 	return s.writeCheckpoint(kind)
 }
 
+type scanner = batches.Scanner
+
 // scanner gives a pooled reader of a segment's first size bytes.
 func (s *Store) scanner(seg *segment, size int64, chunk int) (*scanner, error) {
 	if err := seg.f.Ready(); err != nil {
 		return nil, err
 	}
 	sc := s.scanners.Get().(*scanner)
-	sc.reset(seg.f, size, chunk)
+	sc.Reset(seg.f, size, chunk)
 	return sc, nil
 }
 
 func (s *Store) putScanner(sc *scanner) {
-	if cap(sc.buf) > 2*checkWindow {
-		sc.buf = nil
-	}
-	sc.f = nil
+	sc.Release(2 * checkWindow)
 	s.scanners.Put(sc)
 }

@@ -96,15 +96,15 @@ func walkRead(l *Log) (recs []walkRec, batches []stored, err error) {
 		if err != nil {
 			return nil, nil, err
 		}
-		for pos := int64(0); pos < sc.size; {
-			h, err := sc.header(pos)
+		for pos := int64(0); pos < sc.Size; {
+			h, err := sc.Header(pos)
 			if err != nil {
 				return nil, nil, err
 			}
 			b := stored{base: h.BaseOffset, last: h.LastOffset(), pid: h.ProducerID, pepoch: h.ProducerEpoch, seq: h.BaseSequence,
 				txn: h.Attributes.Has(record.AttrTransactional)}
 			if h.Attributes.Has(record.AttrControl) {
-				full, err := sc.batch(pos, &h)
+				full, err := sc.Batch(pos, &h)
 				if err != nil {
 					return nil, nil, err
 				}

@@ -2,6 +2,7 @@ package log
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"path"
@@ -389,6 +390,11 @@ func (w *walked) sync(x *walkLog) {
 	}
 	x.l.RequestSync()
 	synctest.Wait()
+	if x.l.Failed() == nil && x.l.StableEnd() < x.end && w.faulty() && errors.Is(w.fault.err, syscall.EMFILE) {
+		w.repair() // it was put off
+		x.l.RequestSync()
+		synctest.Wait()
+	}
 	if err := x.l.Failed(); err != nil {
 		w.excused(err)
 		require.True(w.t, model.HasCode(err, model.StorageError), "%v", err)

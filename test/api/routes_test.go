@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tidewire/api/admin"
+	"tidewire/api/ops"
 	"tidewire/api/rest"
 	"tidewire/api/route"
 	"tidewire/auth"
@@ -18,7 +19,7 @@ import (
 
 // routes is the real table of a node, streams included.
 func routes() []*route.Route {
-	return slices.Concat(rest.New(rest.Config{Auth: &auth.Auth{}}).Routes(), admin.New(admin.Config{}).Routes(), web.NewStreams(nil).Routes())
+	return slices.Concat(rest.New(rest.Config{Auth: &auth.Auth{}}).Routes(), admin.New(admin.Config{}).Routes(), ops.New(ops.Config{}).Routes(), web.NewStreams(nil).Routes())
 }
 
 // access is who may use a route.
@@ -84,6 +85,25 @@ func tokenPath(name string) string {
 	return "/v1/users/" + name + "/tokens/none"
 }
 
+// operationPaths are the paths of the operations that findOperation has found.
+var operationPaths sync.Map
+
+// findOperation finds the operation that opened the node's partitions.
+func findOperation(a *api, name string) {
+	a.t.Helper()
+	for _, it := range decoded(a.t, a.get("/v1/operations?limit=1000"), 200)["items"].([]any) {
+		if it.(object)["kind"] == "open-partitions" {
+			operationPaths.Store(name, "/v1/operations/"+it.(object)["id"].(string))
+		}
+	}
+}
+
+func operationPath(name string) string {
+	path, _ := operationPaths.Load(name)
+	s, _ := path.(string)
+	return s
+}
+
 func constant(v any) func(*api, string) any { return func(*api, string) any { return v } }
 
 var oneRecord = constant(object{"records": []object{{"key": "k", "value": "v"}}})
@@ -142,6 +162,8 @@ var rows = map[string]row{
 	"deleteQuota": {access: admins, path: quotaPath, prepare: makeQuota, success: 204,
 		missing: "/v1/quotas/nobody-here", code: "unknown-user"},
 
+	"listAudit": {access: admins, path: fixed("/v1/audit"), success: 200},
+
 	"listTopics": {access: anyUser, path: fixed("/v1/topics"), success: 200},
 	"createTopic": {access: byRule, operation: "create", path: fixed("/v1/topics"), success: 201,
 		body: func(_ *api, name string) any { return object{"name": name} }},
@@ -178,6 +200,18 @@ var rows = map[string]row{
 	"listBrokers": {access: byRule, operation: "describe", cluster: true, path: fixed("/v1/brokers"), success: 200},
 	"getBroker": {access: byRule, operation: "describe", cluster: true, path: fixed("/v1/brokers/1"), success: 200,
 		missing: "/v1/brokers/77", code: "unknown-broker"},
+	"deleteTopics": {access: anyUser, path: fixed("/v1/topics/delete"), prepare: makeTopic, success: 200,
+		body: func(_ *api, name string) any { return object{"names": []string{name}} }},
+	"listOperations": {access: anyUser, path: fixed("/v1/operations"), success: 200},
+	"getOperation": {access: byRule, operation: "describe", cluster: true, path: operationPath, prepare: findOperation, success: 200,
+		missing: "/v1/operations/none", code: "not-found"},
+	// What ended cannot be cancelled; TestCancelledDeletionsLeaveTheRest has the way to 204.
+	"cancelOperation": {access: byRule, operation: "alter", cluster: true, path: operationPath, prepare: findOperation, success: 409,
+		missing: "/v1/operations/none", code: "not-found"},
+	"listTopicConfigs": {access: anyUser, path: fixed("/v1/topic-configs"), success: 200},
+	"getClusterConfig": {access: byRule, operation: "describe-configs", cluster: true, path: fixed("/v1/cluster/config"), success: 200},
+	"updateClusterConfig": {access: byRule, operation: "alter-configs", cluster: true, path: fixed("/v1/cluster/config"), success: 200,
+		body: constant(object{"unset": []string{"num.partitions"}})},
 	"info": {access: anyUser, path: fixed("/v1/info"), success: 200},
 
 	"healthz":     {access: public, path: fixed("/healthz"), success: 200},

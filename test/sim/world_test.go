@@ -109,7 +109,7 @@ func newSim(seed uint64, cuts bool, t *tally, sleep func(time.Duration)) *sim {
 	}
 	s.opts = log.StoreOptions{
 		Dir: dataDir, CheckpointInterval: time.Second + 137*time.Microsecond, TrashDelay: 3 * time.Second,
-		ProducerIDExpiration: idle, MaxInflate: 1 << 20, Logger: slog.New(slog.DiscardHandler),
+		Tuning: log.Tuning{ProducerIDExpiration: idle}, MaxInflate: 1 << 20, Logger: slog.New(slog.DiscardHandler),
 		DedupeBufferBytes: []int64{1, 24 * 6, 24 * 40, 24 * 400}[s.n(4)],
 		Now:               func() time.Time { return time.Now().Add(time.Duration(s.skew.Load())) },
 	}

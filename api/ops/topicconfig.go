@@ -1,28 +1,12 @@
-package rest
+package ops
 
 import (
 	"net/http"
-	"strconv"
 
 	"tidewire/api/route"
 	"tidewire/broker"
 	"tidewire/cluster/metadata"
-	"tidewire/internal/model"
 )
-
-// ConfigItem is one setting of a topic.
-type ConfigItem struct {
-	Name          string   `json:"name"`
-	Value         string   `json:"value"`
-	Default       string   `json:"default"`
-	Source        string   `json:"source" enums:"default,topic,cluster"`
-	Type          string   `json:"type"`
-	Unit          *string  `json:"unit" extensions:"x-nullable"`
-	Min           *float64 `json:"min" extensions:"x-nullable"`
-	Max           *float64 `json:"max" extensions:"x-nullable"`
-	AllowedValues []string `json:"allowed_values"` // empty: any
-	Doc           string   `json:"doc"`
-}
 
 // ConfigView is the settings of a topic. Its etag is the config's own.
 type ConfigView struct {
@@ -42,33 +26,15 @@ type ConfigUpdate struct {
 
 func (a *API) configView(c *route.Call, t *metadata.Topic) ConfigView {
 	v := ConfigView{Items: []ConfigItem{}, Actions: []string{}, ETag: string(t.ConfigETag())}
-	inherited := a.cluster.Image().Cluster().Config
+	k := held{cluster: a.cluster.Image().Cluster().Config, topic: t.Overrides, replicationFactor: t.ReplicationFactor()}
 	for _, d := range metadata.TopicConfigDefs() {
-		v.Items = append(v.Items, configItem(&d, t, inherited))
+		v.Items = append(v.Items, k.item(&d))
 	}
 	v.Total = len(v.Items)
 	if a.broker.Allowed(c.Caller(), metadata.OpAlterConfigs, metadata.ResourceTopic, t.Name) {
 		v.Actions = append(v.Actions, "alter-configs")
 	}
 	return v
-}
-
-func configItem(d *metadata.ConfigDef, t *metadata.Topic, inherited map[string]string) ConfigItem {
-	it := ConfigItem{
-		Name: d.Name, Default: d.DefaultAt(t.ReplicationFactor()), Source: "default", Type: string(d.Type),
-		Min: d.Min, Max: d.Max, AllowedValues: append([]string{}, d.Allowed...), Doc: d.Doc,
-	}
-	if d.Unit != "" {
-		it.Unit = &d.Unit
-	}
-	it.Value = it.Default
-	if v, ok := inherited[d.Name]; ok {
-		it.Value, it.Source = v, "cluster"
-	}
-	if v, ok := t.Overrides[d.Name]; ok {
-		it.Value, it.Source = v, "topic"
-	}
-	return it
 }
 
 // getTopicConfig gives every setting of a topic with what it means.
@@ -106,10 +72,7 @@ func (a *API) updateTopicConfig(c *route.Call) error {
 	if err != nil {
 		return err
 	}
-	if err := a.checkConfig("/set", in.Set); err != nil {
-		return err
-	}
-	if err := checkUnset(in); err != nil {
+	if err := a.checkTopicConfig(in); err != nil {
 		return err
 	}
 	ch := broker.ConfigChange{Topic: c.PathValue("topic"), Set: in.Set, Unset: in.Unset}
@@ -123,26 +86,15 @@ func (a *API) updateTopicConfig(c *route.Call) error {
 	return c.Resource(http.StatusOK, t.ConfigETag(), a.configView(c, t))
 }
 
-// checkUnset refuses names that no topic has and those that are set at the same time.
-func checkUnset(in *ConfigUpdate) error {
-	for i, name := range in.Unset {
-		pointer := "/unset/" + strconv.Itoa(i)
-		if _, ok := metadata.TopicConfigDef(name); !ok {
-			return model.Invalid(pointer, "there is no topic config %q", name)
-		}
-		if _, both := in.Set[name]; both {
-			return model.Invalid(pointer, "%q is both set and unset", name)
-		}
-	}
-	return nil
-}
-
-// checkConfig refuses what no topic can have; what depends on the topic is decided with
-// it.
-func (a *API) checkConfig(pointer string, values map[string]string) error {
+// checkTopicConfig refuses what no topic can have; what depends on the topic is decided
+// with it.
+func (a *API) checkTopicConfig(in *ConfigUpdate) error {
 	const anyReplicationFactor = 1 << 15
-	_, err := metadata.CheckTopicConfig(pointer, values, anyReplicationFactor, a.cluster.Image().Cluster().MetadataVersion)
-	if err != nil {
+	version := a.cluster.Image().Cluster().MetadataVersion
+	if _, err := metadata.CheckTopicConfig("/set", in.Set, anyReplicationFactor, version); err != nil {
+		return err
+	}
+	if err := metadata.CheckTopicUnset("/unset", in.Unset, in.Set, version); err != nil {
 		return err
 	}
 	return nil

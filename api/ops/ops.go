@@ -1,0 +1,56 @@
+package ops
+
+import (
+	"net/http"
+	"slices"
+	"time"
+
+	"tidewire/api/route"
+	"tidewire/broker"
+	"tidewire/cluster/metadata"
+)
+
+// Cluster is what the door asks of the cluster.
+type Cluster interface {
+	Image() *metadata.Image
+}
+
+// Config is what an API is made of.
+type Config struct {
+	Broker  *broker.Broker
+	Cluster Cluster
+	Now     func() time.Time
+}
+
+// API is the door.
+type API struct {
+	broker  *broker.Broker
+	cluster Cluster
+	now     func() time.Time
+}
+
+// New returns an API, whose Routes are to be registered with a route.Gate.
+func New(c Config) *API { return &API{broker: c.Broker, cluster: c.Cluster, now: c.Now} }
+
+const (
+	get    = http.MethodGet
+	post   = http.MethodPost
+	patch  = http.MethodPatch
+	remove = http.MethodDelete
+)
+
+// Routes are the rows of the endpoints.
+func (a *API) Routes() []*route.Route {
+	const config = "/v1/topics/{topic}/config"
+	return []*route.Route{
+		{Method: get, Path: config, ID: "getTopicConfig", Needs: "describe-configs topic", Handle: a.getTopicConfig},
+		{Method: patch, Path: config, ID: "updateTopicConfig", Needs: "alter-configs topic", Body: route.JSON, Handle: a.updateTopicConfig},
+		{Method: get, Path: "/v1/topic-configs", ID: "listTopicConfigs", Needs: "any user", Query: route.ListQuery, Handle: a.listTopicConfigs},
+		{Method: post, Path: "/v1/topics/delete", ID: "deleteTopics", Needs: "delete topic, each named", Body: route.JSON, Query: []string{"dry_run"}, Handle: a.deleteTopics},
+		{Method: get, Path: "/v1/operations", ID: "listOperations", Needs: "describe cluster, or own operations", Query: slices.Concat(route.ListQuery, []string{"state"}), Handle: a.listOperations},
+		{Method: get, Path: "/v1/operations/{id}", ID: "getOperation", Needs: "describe cluster, or own operation", Handle: a.getOperation},
+		{Method: remove, Path: "/v1/operations/{id}", ID: "cancelOperation", Needs: "alter cluster, or own operation", Handle: a.cancelOperation},
+		{Method: get, Path: "/v1/cluster/config", ID: "getClusterConfig", Needs: "describe-configs cluster", Handle: a.getClusterConfig},
+		{Method: patch, Path: "/v1/cluster/config", ID: "updateClusterConfig", Needs: "alter-configs cluster", Body: route.JSON, Query: []string{"dry_run"}, Handle: a.updateClusterConfig},
+	}
+}
