@@ -36,10 +36,12 @@ type topic struct {
 	name   string
 	id     model.TopicID
 	config atomic.Pointer[topicConfig]
-	parts  atomic.Pointer[[]*partition.Partition] // nil where the partition could not be opened
-	sticky atomic.Uint32                          // keyless records take this partition, modulo their number
-	rates  rates
-	once   inFlight
+	// inForce are the settings that every open partition has taken over.
+	inForce atomic.Pointer[metadata.TopicConfig]
+	parts   atomic.Pointer[[]*partition.Partition] // nil where the partition could not be opened
+	sticky  atomic.Uint32                          // keyless records take this partition, modulo their number
+	rates   rates
+	once    inFlight
 	// grownAt is when this process found partitions, ms: the topic may have grown then.
 	grownAt atomic.Int64
 	warned  atomic.Int64 // when old records were last logged, milliseconds
@@ -54,6 +56,13 @@ func newTopic(t *metadata.Topic) *topic {
 	n.parts.Store(new([]*partition.Partition))
 	n.sticky.Store(rand.Uint32())
 	return n
+}
+
+// follows reports whether the topic is as the image wants it.
+func (t *topic) follows(want *metadata.Topic) bool {
+	has := t.inForce.Load()
+	return t.id == want.ID && len(*t.parts.Load()) >= len(want.Partitions) &&
+		(has == want.Config || has != nil && *has == *want.Config)
 }
 
 // turnOver moves keyless records on from a partition to the next.
