@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/gin-gonic/gin"
@@ -20,6 +21,7 @@ type Metrics struct {
 	registry *prometheus.Registry
 	requests *prometheus.CounterVec
 	seconds  *prometheus.HistogramVec
+	running  atomic.Int64
 	series   sync.Map // series → *observed: looking labels up costs more than counting
 }
 
@@ -47,6 +49,9 @@ func NewMetrics(r *prometheus.Registry) *Metrics {
 			Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60},
 		}, []string{"route", "method"}),
 	}
+	r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "tidewire_http_requests_in_progress", Help: "HTTP requests under way, streams and those that wait included.",
+	}, func() float64 { return float64(m.running.Load()) }))
 	r.MustRegister(m.requests, m.seconds, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
@@ -71,6 +76,8 @@ func (m *Metrics) Handler() http.Handler {
 // observe counts a request once it is answered.
 func (m *Metrics) observe(g *gin.Context) {
 	start := time.Now()
+	m.running.Add(1)
+	defer m.running.Add(-1)
 	g.Next()
 	route := g.FullPath()
 	if route == "" {

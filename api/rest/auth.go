@@ -2,6 +2,7 @@ package rest
 
 import (
 	"net/http"
+	"net/url"
 
 	"tidewire/api/route"
 	"tidewire/api/strictjson"
@@ -145,14 +146,19 @@ func (a *API) refresh(c *route.Call) error {
 	return c.JSON(http.StatusOK, tokens(g))
 }
 
-// logout ends the session of the token or cookie. An API token has none and stays.
+// logout ends the session of the token or cookie. An API token has none: it goes on until it
+// expires or is deleted, and is told so.
 //
-//	@ID			logout
-//	@Summary	End the session
-//	@Tags		Auth
-//	@Success	204	"ended"
-//	@Router		/v1/auth/logout [post]
+//	@ID				logout
+//	@Summary		End the session
+//	@Description	Of an access token or a cookie. An API token has no session and is refused (422); it ends by deleteToken.
+//	@Tags			Auth
+//	@Success		204	"ended"
+//	@Router			/v1/auth/logout [post]
 func (a *API) logout(c *route.Call) error {
+	if c.Principal.Kind == auth.APIToken {
+		return model.Errorf(model.InvalidArgument, "an API token has no session to end, and goes on working; DELETE /v1/users/%s/tokens/%s ends it", url.PathEscape(c.Principal.Name), c.Principal.TokenID)
+	}
 	if c.Principal.SessionID != "" {
 		c.About(audit.Resource{Type: "session", Name: c.Principal.SessionID})
 	}

@@ -78,7 +78,7 @@ const unauditedRecords = "records, which clients write all the time"
 
 // producing headers that belong to idempotence and transactions.
 var unbuiltProduce = route.Unbuilt{
-	Headers: []string{"Idempotency-Key", "Tidewire-Transaction"},
+	Headers: []string{"Tidewire-Transaction"},
 }
 
 func (a *API) recordRoutes() []*route.Route {

@@ -42,13 +42,13 @@ var table = []row{
 	{pkg: "cluster", may: []string{"cluster/...", "storage/meta", "internal/model", "internal/fsx", "internal/lifecycle", "internal/buildinfo"}, why: "the façade of the metadata knows no record, door or broker"},
 	{pkg: "auth", may: []string{"cluster/metadata", "internal/model", "internal/lifecycle"}, why: "authorisation decides over the image, the same for every door"},
 
-	{pkg: "broker/partition", may: []string{"storage/log", "storage/record", "internal/model", "internal/lifecycle"}, why: "an engine: it serves one partition and knows neither door nor quorum"},
+	{pkg: "broker/partition", may: []string{"storage/dedupe", "storage/log", "storage/record", "internal/model", "internal/lifecycle"}, why: "an engine: it serves one partition and knows neither door nor quorum"},
 	{pkg: "broker/operations", may: []string{"internal/model", "internal/fsx", "internal/sealed"}, why: "it keeps account of work, and knows neither who does it nor who asks"},
 	{pkg: "internal/sealed", may: []string{"internal/fsx"}, why: "a form of small files, whatever is in them"},
-	{pkg: "broker/browse", may: []string{"storage/record", "internal/model"}, why: "an engine: it merges what logs hold, and knows neither who asks nor whose logs they are"},
+	{pkg: "broker/browse", may: []string{"storage/dedupe", "storage/record", "internal/model"}, why: "an engine: it merges what logs hold, and knows neither who asks nor whose logs they are"},
 	{pkg: "broker/audit", may: []string{"auth", "broker", "broker/browse", "cluster/metadata", "storage/record", "internal/model"}, why: "it writes and reads one topic through the broker, and knows no door"},
 	{pkg: "broker/quota", may: []string{"cluster/metadata", "internal/model"}, why: "a core: who may do how much is decided over the image and the time it is told"},
-	{pkg: "broker", may: []string{"broker/...", "auth", "cluster/metadata", "storage/ingest", "storage/log", "storage/record", "storage/visible", "internal/model", "internal/budget", "internal/lifecycle", "internal/fsx"}, why: "the façade both doors call knows no door, and reaches the quorum by the interfaces it declares"},
+	{pkg: "broker", may: []string{"broker/...", "auth", "cluster/metadata", "storage/dedupe", "storage/ingest", "storage/log", "storage/record", "storage/visible", "internal/model", "internal/budget", "internal/lifecycle", "internal/fsx"}, why: "the façade both doors call knows no door, and reaches the quorum by the interfaces it declares"},
 
 	{pkg: "api/problem", may: []string{"internal/model"}, why: "it turns the error table into answers"},
 	{pkg: "api/recordjson", may: []string{"storage/record", "internal/model"}, why: "a codec: JSON on one side, records on the other"},

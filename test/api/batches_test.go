@@ -293,6 +293,33 @@ func TestARetryOfAnIdempotentProducersBatchIsStoredOnce(t *testing.T) {
 	require.EqualValues(t, 3, a.logEnd(path, 0))
 }
 
+func TestRecordBatchesAreStoredOnlyAtTheExpectedOffset(t *testing.T) {
+	t.Parallel()
+	a := sharedAPI(t)
+	path := a.topic("batches.expected", 1, nil) + "/partitions/0/records"
+	at := func(offset string, body []byte) *answer {
+		return a.do("POST", path, body, headers{"Content-Type": batchType, "Tidewire-Expected-Offset": offset})
+	}
+	two := append(batch(t, record.Zstd, "x", "y"), batch(t, record.None, "z")...)
+	wants(t, at("1", two), 412, "offset-mismatch")
+	require.Equal(t, []int64{0, 1, 2}, offsets(t, at("0", two)), "all batches of the body count as one")
+	x := wants(t, at("0", two), 412, "offset-mismatch")
+	require.Equal(t, int64(3), number(t, decoded(t, x, 412)["log_end_offset"]))
+	require.Equal(t, []int64{3}, offsets(t, at("3", batch(t, record.Gzip, "w"))))
+	for _, bad := range []string{"-1", "x", "1.5", "9223372036854775808"} {
+		x := wants(t, at(bad, two), 422, "invalid-argument")
+		require.Equal(t, []string{"header:Tidewire-Expected-Offset"}, pointers(t, x))
+	}
+	idempotent := resigned(batch(t, record.None, "p"), func(b []byte) {
+		binary.BigEndian.PutUint64(b[43:], 4712)
+		binary.BigEndian.PutUint16(b[51:], 0)
+		binary.BigEndian.PutUint32(b[53:], 0)
+	})
+	require.Equal(t, []int64{4}, offsets(t, at("4", bytes.Clone(idempotent))))
+	require.Equal(t, []int64{4}, offsets(t, at("4", bytes.Clone(idempotent))), "a producer's repeat is found before the log end is looked at")
+	require.EqualValues(t, 5, a.logEnd(strings.TrimSuffix(path, "/partitions/0/records"), 0))
+}
+
 // The answer of very many records is sent in pieces.
 func TestAnswersOfManyRecords(t *testing.T) {
 	t.Parallel()
