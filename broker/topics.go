@@ -383,6 +383,11 @@ func (b *Broker) Allowed(c Caller, op metadata.Operation, rt metadata.ResourceTy
 	return b.authorizer.Allowed(c.Principal, auth.Access{Operation: op, Resource: rt, Name: name, Host: c.Host})
 }
 
+// MayDescribeTopic returns a topic that the caller may describe.
+func (b *Broker) MayDescribeTopic(ctx context.Context, c Caller, name string) (*metadata.Topic, error) {
+	return b.find(ctx, c, metadata.OpDescribe, name)
+}
+
 // MayDeleteTopic returns a topic that the caller may delete. An internal one, which the
 // service cannot do without, is a conflict.
 func (b *Broker) MayDeleteTopic(ctx context.Context, c Caller, name string) (*metadata.Topic, error) {

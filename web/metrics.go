@@ -19,6 +19,7 @@ import (
 // statuses, so that their number is bounded whatever clients send.
 type Metrics struct {
 	registry *prometheus.Registry
+	own      *prometheus.Registry // of requests and seconds alone, for Totals
 	requests *prometheus.CounterVec
 	seconds  *prometheus.HistogramVec
 	running  atomic.Int64
@@ -40,19 +41,20 @@ type observed struct {
 // Go runtime; the owner adds its collectors.
 func NewMetrics(r *prometheus.Registry) *Metrics {
 	m := &Metrics{
-		registry: r,
+		registry: r, own: prometheus.NewRegistry(),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "tidewire_http_requests_total", Help: "HTTP requests answered, by route, method and status.",
 		}, []string{"route", "method", "status"}),
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "tidewire_http_request_seconds", Help: "Time to answer HTTP requests, waiting included, by route and method.",
-			Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60},
+			Buckets: LatencyBounds,
 		}, []string{"route", "method"}),
 	}
 	r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "tidewire_http_requests_in_progress", Help: "HTTP requests under way, streams and those that wait included.",
 	}, func() float64 { return float64(m.running.Load()) }))
 	r.MustRegister(m.requests, m.seconds, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	m.own.MustRegister(m.requests, m.seconds)
 	return m
 }
 

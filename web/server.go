@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/gin-gonic/gin"
@@ -60,7 +61,8 @@ type Config struct {
 // Server is the HTTP port of a node.
 type Server struct {
 	http    *http.Server
-	plain   *h1.Server // serves plain requests without TLS; the rest comes to http
+	plain   *h1.Server   // serves plain requests without TLS; the rest comes to http
+	secure  atomic.Int64 // connections open with TLS
 	streams Streams
 	logger  *slog.Logger
 	tls     bool
@@ -82,7 +84,31 @@ func New(c Config) (*Server, error) {
 		ReadHeaderTimeout: readHeaderTimeout, IdleTimeout: idleTimeout,
 		ErrorLog: slog.NewLogLogger(c.Logger.Handler(), slog.LevelDebug),
 	}
-	return &Server{http: s, plain: h1.New(s, c.Logger), streams: c.Streams, logger: c.Logger, tls: c.TLS != nil}, nil
+	server := &Server{http: s, streams: c.Streams, logger: c.Logger, tls: c.TLS != nil}
+	if server.tls {
+		s.ConnState = server.noteConnection
+	}
+	server.plain = h1.New(s, c.Logger)
+	return server, nil
+}
+
+// noteConnection counts connections with TLS.
+func (s *Server) noteConnection(_ net.Conn, state http.ConnState) {
+	switch state {
+	case http.StateNew:
+		s.secure.Add(1)
+	case http.StateClosed, http.StateHijacked:
+		s.secure.Add(-1)
+	}
+}
+
+// Connections is the number of connections that are open; with TLS without those that have
+// become WebSockets.
+func (s *Server) Connections() int {
+	if s.tls {
+		return int(s.secure.Load())
+	}
+	return s.plain.Open()
 }
 
 // Handler is the whole HTTP surface, for tests that need no port.

@@ -8,6 +8,7 @@ import (
 	"tidewire/api/route"
 	"tidewire/broker"
 	"tidewire/cluster/metadata"
+	"tidewire/internal/history"
 )
 
 // Cluster is what the door asks of the cluster.
@@ -20,6 +21,7 @@ type Config struct {
 	Broker  *broker.Broker
 	Cluster Cluster
 	Now     func() time.Time
+	History *history.History
 }
 
 // API is the door.
@@ -27,10 +29,13 @@ type API struct {
 	broker  *broker.Broker
 	cluster Cluster
 	now     func() time.Time
+	history *history.History
 }
 
 // New returns an API, whose Routes are to be registered with a route.Gate.
-func New(c Config) *API { return &API{broker: c.Broker, cluster: c.Cluster, now: c.Now} }
+func New(c Config) *API {
+	return &API{broker: c.Broker, cluster: c.Cluster, now: c.Now, history: c.History}
+}
 
 const (
 	get    = http.MethodGet
@@ -47,6 +52,7 @@ func (a *API) Routes() []*route.Route {
 		{Method: patch, Path: config, ID: "updateTopicConfig", Needs: "alter-configs topic", Body: route.JSON, Handle: a.updateTopicConfig},
 		{Method: get, Path: "/v1/topic-configs", ID: "listTopicConfigs", Needs: "any user", Query: route.ListQuery, Handle: a.listTopicConfigs},
 		{Method: post, Path: "/v1/topics/delete", ID: "deleteTopics", Needs: "delete topic, each named", Body: route.JSON, Query: []string{"dry_run"}, Handle: a.deleteTopics},
+		{Method: get, Path: "/v1/metrics/history", ID: "metricsHistory", Needs: "describe cluster for series of the node, describe topic for a topic's", Query: []string{"series", "from", "to", "step_ms"}, Handle: a.metricsHistory},
 		{Method: get, Path: "/v1/operations", ID: "listOperations", Needs: "describe cluster, or own operations", Query: slices.Concat(route.ListQuery, []string{"state"}), Handle: a.listOperations},
 		{Method: get, Path: "/v1/operations/{id}", ID: "getOperation", Needs: "describe cluster, or own operation", Handle: a.getOperation},
 		{Method: remove, Path: "/v1/operations/{id}", ID: "cancelOperation", Needs: "alter cluster, or own operation", Handle: a.cancelOperation},

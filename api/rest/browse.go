@@ -309,7 +309,7 @@ func (q *browsing) readLimits(c *route.Call) (err error) {
 		return model.Invalid("query:count", "CSV has no place for a count")
 	}
 	page := q.media == route.JSONOnly[0]
-	records, bytes := route.IntRange{Def: 0, Min: 1, Max: 10_000}, route.IntRange{Def: 0, Min: 1, Max: 64 << 20}
+	records, bytes := route.IntRange{Def: 0, Min: 1, Max: maxFetchRecords}, route.IntRange{Def: 0, Min: 1, Max: maxFetchBytes}
 	if page && !q.count { // a count that nobody bounds goes to the end
 		records.Def, bytes.Def = 100, 1<<20
 	}

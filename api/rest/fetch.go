@@ -139,10 +139,10 @@ func (a *API) fetchRequest(c *route.Call) (*broker.FetchRequest, recordjson.Enco
 		into *int64
 		r    route.IntRange
 	}{
-		{"max_records", &records, route.IntRange{Def: 500, Min: 1, Max: 10_000}},
-		{"max_bytes", &bytes, route.IntRange{Def: 1 << 20, Min: 1, Max: 64 << 20}},
-		{"min_bytes", &least, route.IntRange{Def: 1, Min: 1, Max: 64 << 20}},
-		{"wait_ms", &wait, route.IntRange{Def: 0, Min: 0, Max: 60_000}},
+		{"max_records", &records, route.IntRange{Def: 500, Min: 1, Max: maxFetchRecords}},
+		{"max_bytes", &bytes, route.IntRange{Def: 1 << 20, Min: 1, Max: maxFetchBytes}},
+		{"min_bytes", &least, route.IntRange{Def: 1, Min: 1, Max: maxFetchBytes}},
+		{"wait_ms", &wait, route.IntRange{Def: 0, Min: 0, Max: maxWaitMs}},
 	} {
 		if *p.into, err = c.QueryInt(p.name, p.r); err != nil {
 			return nil, enc, err

@@ -13,6 +13,13 @@ import (
 	"tidewire/openapi"
 )
 
+// Limits of one read.
+const (
+	maxFetchRecords = 10_000
+	maxFetchBytes   = 64 << 20
+	maxWaitMs       = 60_000
+)
+
 // Health says that the process runs.
 type Health struct {
 	Status string `json:"status" enums:"ok"`
@@ -41,10 +48,14 @@ type Limits struct {
 	MaxWaitMs            int   `json:"max_wait_ms"`
 	MaxPartitions        int   `json:"max_partitions"`
 	MaxJSONDepth         int   `json:"max_json_depth"`
+	MaxTopicsPerDeletion int   `json:"max_topics_per_deletion"`
 }
 
 // features names what is built, so that clients need not guess by version.
-var features = []string{"rest-produce-json", "rest-produce-raw", "rest-fetch-json", "long-poll", "websocket-reader", "acls", "cookie-sessions", "tickets", "api-tokens"}
+var features = []string{"rest-produce-json", "rest-produce-raw", "rest-fetch-json", "long-poll", "websocket-reader", "acls", "cookie-sessions", "tickets", "api-tokens",
+	"rest-produce-lines", "rest-produce-batches", "idempotent-producers", "expected-offset", "rest-fetch-lines", "rest-fetch-batches", "browse",
+	"server-sent-events", "websocket-producer", "compressed-bodies", "retention", "compaction", "delete-records", "quotas",
+	"topic-configs", "cluster-config", "bulk-delete", "operations", "metrics-history"}
 
 // health tells that the process runs.
 //
@@ -86,8 +97,8 @@ func (a *API) info(c *route.Call) error {
 	return c.JSON(http.StatusOK, Info{
 		Version: a.version, ServerTime: route.TimeOf(a.now()), Features: features,
 		Limits: Limits{
-			MaxRequestBytes: maxProduceBody, MaxRecordsPerRequest: recordjson.MaxRecords, MaxFetchRecords: 10_000,
-			MaxFetchBytes: 64 << 20, MaxWaitMs: 60_000, MaxPartitions: broker.MaxPartitions, MaxJSONDepth: strictjson.MaxDepth,
+			MaxRequestBytes: maxProduceBody, MaxRecordsPerRequest: recordjson.MaxRecords, MaxFetchRecords: maxFetchRecords,
+			MaxFetchBytes: maxFetchBytes, MaxWaitMs: maxWaitMs, MaxTopicsPerDeletion: broker.MaxDeletions, MaxPartitions: broker.MaxPartitions, MaxJSONDepth: strictjson.MaxDepth,
 		},
 	})
 }

@@ -167,7 +167,6 @@ func unbuiltRoutes() []*route.Route {
 		{"/v1/reassignments/rebalance", "POST"},
 		{"/v1/reassignments/{topic}/{partition}", "DELETE"},
 		{"/v1/elections", "POST"},
-		{"/v1/metrics/history", "GET"},
 	} {
 		for m := range strings.FieldsSeq(r.methods) {
 			out = append(out, &route.Route{Method: m, Path: r.path, Needs: "not built yet", Body: route.RawBody, MaxBody: maxProduceBody, Accept: anything})

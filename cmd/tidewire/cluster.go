@@ -17,7 +17,7 @@ import (
 const clusterKeyBytes = 32
 
 func (a *app) clusterCommand() *cobra.Command {
-	return group("cluster", "Look at the cluster, make its key", a.clusterStatus(), a.clusterKeygen())
+	return group("cluster", "Look at the cluster, make its key", a.clusterStatus(), a.clusterConfig(), a.clusterKeygen())
 }
 
 func (a *app) clusterStatus() *cobra.Command {

@@ -44,6 +44,7 @@ var table = []row{
 
 	{pkg: "broker/partition", may: []string{"storage/dedupe", "storage/log", "storage/record", "internal/model", "internal/lifecycle"}, why: "an engine: it serves one partition and knows neither door nor quorum"},
 	{pkg: "broker/operations", may: []string{"internal/model", "internal/fsx", "internal/sealed"}, why: "it keeps account of work, and knows neither who does it nor who asks"},
+	{pkg: "internal/history", may: []string{"internal/model", "internal/fsx", "internal/sealed"}, why: "it keeps numbers by time, and measures nothing itself"},
 	{pkg: "internal/sealed", may: []string{"internal/fsx"}, why: "a form of small files, whatever is in them"},
 	{pkg: "broker/browse", may: []string{"storage/dedupe", "storage/record", "internal/model"}, why: "an engine: it merges what logs hold, and knows neither who asks nor whose logs they are"},
 	{pkg: "broker/audit", may: []string{"auth", "broker", "broker/browse", "cluster/metadata", "storage/record", "internal/model"}, why: "it writes and reads one topic through the broker, and knows no door"},
@@ -58,7 +59,7 @@ var table = []row{
 	{pkg: "api/route", may: []string{"api/coding", "api/problem", "api/strictjson", "auth", "broker", "broker/audit", "broker/quota", "cluster/metadata", "internal/inflight", "internal/model"}, why: "it brings a request to its handler, and knows no resource"},
 	{pkg: "api/admin", may: []string{"api/route", "auth", "broker", "broker/audit", "cluster/metadata", "internal/model"}, why: "handlers decode, call and encode; the rules are in auth, broker and the metadata"},
 	{pkg: "api/rest", may: []string{"api/coding", "api/route", "api/strictjson", "api/lines", "internal/inflight", "api/problem", "api/recordjson", "auth", "broker", "broker/audit", "broker/browse", "broker/partition", "broker/quota", "cluster", "cluster/metadata", "storage/record", "openapi", "internal/model", "internal/buildinfo"}, why: "handlers decode, call and encode; streams are in web, logs behind the broker"},
-	{pkg: "api/ops", may: []string{"api/problem", "api/route", "broker", "broker/operations", "cluster/metadata", "internal/model"}, why: "handlers decode, call and encode; rules and measurements are below"},
+	{pkg: "api/ops", may: []string{"api/problem", "api/route", "broker", "broker/operations", "cluster/metadata", "internal/history", "internal/model"}, why: "handlers decode, call and encode; rules and measurements are below"},
 	{pkg: "web", below: true, may: []string{"web/...", "api/lines", "internal/inflight", "api/problem", "api/recordjson", "api/rest", "api/route", "auth", "broker", "broker/browse", "broker/partition", "cluster", "cluster/metadata", "storage/record", "openapi", "ui", "internal/model", "internal/lifecycle", "internal/buildinfo"}, why: "the server decodes, calls and encodes; logs are behind the broker"},
 	{pkg: "web/h1", may: []string{"internal/lifecycle"}, why: "a connection loop serves any handler and knows none"},
 

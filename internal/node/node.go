@@ -314,7 +314,8 @@ func (n *Node) startServer(context.Context) error {
 		MetricsPublic: n.cfg.HTTP.MetricsPublic || n.cfg.Dev,
 	})
 	doors := admin.New(admin.Config{Service: n.auth.Service, Authz: n.auth.Authorizer, Cluster: n.cluster, Broker: n.broker})
-	operate := ops.New(ops.Config{Broker: n.broker, Cluster: n.cluster, Now: n.now})
+	past := n.openHistory(metrics)
+	operate := ops.New(ops.Config{Broker: n.broker, Cluster: n.cluster, Now: n.now, History: past.history})
 	friends := web.AllowedOrigins(n.cfg.HTTP.CORSOrigins)
 	n.streams = ws.New(ws.Config{
 		Broker: n.broker, Tokens: n.auth.Tokens, Logger: n.logger, Now: n.now, Group: n.group, Inflight: budget,
@@ -327,6 +328,7 @@ func (n *Node) startServer(context.Context) error {
 	if err != nil {
 		return err
 	}
+	n.group.Go("history", past.run)
 	n.group.Go("http", func(context.Context) {
 		if err := n.server.Serve(n.listener); err != nil {
 			n.fatal(err)

@@ -208,6 +208,7 @@ var rows = map[string]row{
 	// What ended cannot be cancelled; TestCancelledDeletionsLeaveTheRest has the way to 204.
 	"cancelOperation": {access: byRule, operation: "alter", cluster: true, path: operationPath, prepare: findOperation, success: 409,
 		missing: "/v1/operations/none", code: "not-found"},
+	"metricsHistory":   {access: byRule, operation: "describe", cluster: true, path: fixed("/v1/metrics/history?series=connections"), success: 200},
 	"listTopicConfigs": {access: anyUser, path: fixed("/v1/topic-configs"), success: 200},
 	"getClusterConfig": {access: byRule, operation: "describe-configs", cluster: true, path: fixed("/v1/cluster/config"), success: 200},
 	"updateClusterConfig": {access: byRule, operation: "alter-configs", cluster: true, path: fixed("/v1/cluster/config"), success: 200,

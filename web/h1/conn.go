@@ -257,7 +257,8 @@ func (c *conn) handOver() {
 		_ = c.net.Close() // it is gone
 		return
 	}
-	c.s.passed.push(&replayed{Conn: c.net, tcp: c.net, first: first})
+	c.s.handed.Add(1)
+	c.s.passed.push(&replayed{Conn: c.net, tcp: c.net, first: first, gone: sync.OnceFunc(func() { c.s.handed.Add(-1) })})
 }
 
 // linger lets the last answer arrive before the connection is closed.

@@ -49,6 +49,13 @@ type replayed struct {
 	net.Conn
 	tcp   *net.TCPConn
 	first []byte
+	gone  func() // called by the first Close
+}
+
+// Close ends the connection.
+func (r *replayed) Close() error {
+	r.gone()
+	return r.Conn.Close()
 }
 
 func (r *replayed) Read(p []byte) (int, error) {

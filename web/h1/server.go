@@ -24,6 +24,7 @@ type Server struct {
 	group   *lifecycle.Group
 	passed  *passed
 	closing atomic.Bool
+	handed  atomic.Int64 // connections that net/http has, or whoever took them from it
 
 	firstTimeout, idleTimeout time.Duration // for the first request and the later ones; 0: none
 	maxHead                   int           // bytes; heads beyond are for http to judge; 0: any
@@ -141,6 +142,13 @@ func (s *Server) settleLocked() {
 		s.noneFired = true
 		close(s.none)
 	}
+}
+
+// Open is the number of connections that are open, those that went to net/http included.
+func (s *Server) Open() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.conns) + int(s.handed.Load())
 }
 
 // RegisterOnShutdown adds what Shutdown starts in a goroutine of its own.
