@@ -58,6 +58,14 @@ func (b *Broker) chargeFetch(c Caller, bytes int) {
 	}
 }
 
+// AdoptQuotas has quotas that were changed through this node in force for the next call, which
+// may come before the news of them.
+func (b *Broker) AdoptQuotas() {
+	if b.quotas != nil {
+		b.quotas.Set(b.meta.Image())
+	}
+}
+
 // Limited reports whether anybody has a quota.
 func (b *Broker) Limited() bool { return b.quotas.On() }
 

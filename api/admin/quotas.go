@@ -134,6 +134,7 @@ func (d *Door) setQuota(c *route.Call) error {
 	if err != nil {
 		return err
 	}
+	d.broker.AdoptQuotas()
 	status := http.StatusOK
 	if !existed {
 		status = http.StatusCreated
@@ -163,5 +164,6 @@ func (d *Door) deleteQuota(c *route.Call) error {
 	if err := d.service.DeleteQuota(c.Request.Context(), c.PathValue("username"), match); err != nil {
 		return err
 	}
+	d.broker.AdoptQuotas()
 	return c.NoContent()
 }
