@@ -59,14 +59,14 @@ archtest: ## check imports, sizes, banned calls and words
 
 # What needs a built node, or the machine as it is, runs in e2e.
 # The simulation is here too: it runs one seed after another on all processors.
-E2E := ./test/e2e ./test/genclient ./test/scripts ./test/tour ./test/sim
+E2E := ./test/e2e ./test/genclient ./test/tsclient ./test/scripts ./test/tour ./test/sim
 
 unit: ## run the unit and API tests with the race detector
 	go test -race -timeout 15m $$(go list ./... | grep -vxF "$$(go list $(E2E))")
 
 check: preflight fmt-check vet archtest lint unit generate-check ## all that a change must pass before it is committed
 
-e2e: build ## run what needs a real node: the README's tour, the generated client
+e2e: build ## run what needs a real node: the README's tour, the generated clients
 	@scripts/install-test-packages
 	TEST_TIDEWIRE_BINARY=$(CURDIR)/bin/tidewire go test -count=1 -timeout 15m $(E2E)
 

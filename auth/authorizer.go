@@ -105,10 +105,25 @@ func (a *Authorizer) Decide(q Access) Decision {
 	switch {
 	case u == nil || u.Disabled:
 		return Decision{}
+	case q.onAudit():
+		return Decision{Allowed: u.Admin && q.Operation != metadata.OpAll && auditOps&opBit(q.Operation) != 0}
 	case u.Admin:
 		return Decision{Allowed: true}
 	}
 	return a.rulesOf(img).Evaluate(q)
+}
+
+// AuditTopic is the topic of the audit log. No rule opens it: administrators read it and set
+// its retention, and nobody writes to it or deletes from it, so that what somebody did stays
+// to be read.
+const AuditTopic = "__audit"
+
+// auditOps are what administrators may do with AuditTopic; "all" is more.
+var auditOps = opBit(metadata.OpRead) | opBit(metadata.OpDescribe) | opBit(metadata.OpDescribeConfigs) | opBit(metadata.OpAlterConfigs)
+
+// onAudit reports whether a question is about AuditTopic.
+func (q *Access) onAudit() bool {
+	return q.Resource == metadata.ResourceTopic && q.Name == AuditTopic
 }
 
 // Check answers the question of POST /v1/acls/check: whether a principal, in the
@@ -130,6 +145,9 @@ func (a *Authorizer) Check(principal string, q Access) (Decision, error) {
 	img := a.cluster.Image()
 	if img.User(name) != nil {
 		return a.Decide(q), nil
+	}
+	if q.onAudit() {
+		return Decision{}, nil
 	}
 	return a.rulesOf(img).Evaluate(q), nil
 }

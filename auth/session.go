@@ -200,6 +200,20 @@ func (s *Service) session(ctx context.Context, id string) (*metadata.Session, er
 	return nil, badRefresh()
 }
 
+// SessionOf tells which session a refresh token is of, and whose; "" for none. It tells
+// nothing of whether the token is good.
+func (s *Service) SessionOf(refresh string) (username, session string) {
+	token, ok := parseRefreshToken(refresh)
+	if !ok {
+		return "", ""
+	}
+	x := s.cluster.Image().Session(token.sessionID())
+	if x == nil {
+		return "", ""
+	}
+	return x.User, x.ID
+}
+
 // Logout ends the session of the principal's token: its refresh token and every
 // access token of it are dead. A principal without a session has none to end.
 func (s *Service) Logout(ctx context.Context, p *Principal) error {

@@ -41,6 +41,9 @@ type BatchRequest struct {
 	Expected *model.Offset
 	// Timestamps asks for each record's timestamp in the result.
 	Timestamps bool
+	// IdempotencyKey stands for the request, which then is one batch without a producer id; "":
+	// none.
+	IdempotencyKey string
 }
 
 // BatchResult is where the records of a BatchRequest were stored, at consecutive offsets from
@@ -52,6 +55,7 @@ type BatchResult struct {
 	AppendTime int64   // of every record, milliseconds; −1: each has its own
 	Timestamps []int64 // of each record, where that was asked for and AppendTime is −1
 	Warning    string  // what the producer should know, though the records were accepted
+	Replayed   Replayed
 }
 
 // rules are what a topic asks of ready-made batches.
@@ -89,6 +93,9 @@ func (b *Broker) ProduceBatches(ctx context.Context, c Caller, req *BatchRequest
 	if err != nil {
 		return err
 	}
+	if req.IdempotencyKey != "" {
+		return b.produceBatchOnce(ctx, c, &batchOnce{t: t, part: part, parsed: &parsed, req: req}, use)
+	}
 	if parsed.Transactional {
 		return model.Errorf(model.InvalidTransactionState, "a batch is transactional, and its producer has no transaction open here")
 	}
@@ -104,18 +111,10 @@ func (b *Broker) ProduceBatches(ctx context.Context, c Caller, req *BatchRequest
 		return err
 	}
 	call := b.calls.Get().(*produceCall)
-	call.reset(0, 0)
-	call.slices = append(call.slices, partition.Slice{Batches: checked.Bytes, Count: parsed.Records, Acks: req.Acks, Expected: req.Expected})
-	call.parts = append(call.parts, part)
-	call.done.Reset(1)
-	part.Submit(&call.slices[0], call.done)
-	why := call.await(ctx, req.Acks, req.Timeout)
-	state := call.state(0, why)
-	if why == nil {
-		b.release(call)
-	}
-	if state.Err != nil && req.Acks != partition.AcksNone {
-		return state.Err
+	call.submitBatches(part, partition.Slice{Batches: checked.Bytes, Count: parsed.Records, Acks: req.Acks, Expected: req.Expected})
+	state, err := b.finishBatches(ctx, call, req)
+	if err != nil {
+		return err
 	}
 	res := BatchResult{Partition: req.Partition, Base: state.Base, Records: parsed.Records, AppendTime: state.AppendTime, Timestamps: checked.Timestamps}
 	if checked.Old > 0 {
@@ -123,6 +122,28 @@ func (b *Broker) ProduceBatches(ctx context.Context, c Caller, req *BatchRequest
 	}
 	use(&res)
 	return nil
+}
+
+// submitBatches hands one slice of ready-made batches to its partition.
+func (call *produceCall) submitBatches(part *partition.Partition, s partition.Slice) {
+	call.reset(0, 0)
+	call.slices = append(call.slices, s)
+	call.parts = append(call.parts, part)
+	call.done.Reset(1)
+	part.Submit(&call.slices[0], call.done)
+}
+
+// finishBatches waits for it, and gives what became of it.
+func (b *Broker) finishBatches(ctx context.Context, call *produceCall, req *BatchRequest) (partition.State, error) {
+	why := call.await(ctx, req.Acks, req.Timeout)
+	state := call.state(0, why)
+	if why == nil {
+		b.release(call)
+	}
+	if req.Acks == partition.AcksNone {
+		return state, nil
+	}
+	return state, state.Err
 }
 
 // checkBatches looks at every record. A wait for inflation ends with the request's time.

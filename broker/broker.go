@@ -202,8 +202,9 @@ func (b *Broker) Image() *metadata.Image { return b.meta.Image() }
 
 func (b *Broker) nowMs() int64 { return b.now().UnixMilli() }
 
-// topic finds a topic that the image has, waiting for this node to open it. That a
-// topic is unknown is confirmed by a read barrier.
+// topic finds a topic that the image has, waiting for this node to open it and to take over
+// its settings: what was changed before a call is in force for it. That a topic is unknown is
+// confirmed by a read barrier.
 func (b *Broker) topic(ctx context.Context, name string) (*topic, error) {
 	want := b.meta.Image().Topic(name)
 	if want == nil {
@@ -215,7 +216,7 @@ func (b *Broker) topic(ctx context.Context, name string) (*topic, error) {
 		}
 	}
 	if v, ok := b.topics.Load(name); ok {
-		if t := v.(*topic); t.id == want.ID && len(*t.parts.Load()) >= len(want.Partitions) {
+		if t := v.(*topic); t.follows(want) {
 			return t, nil
 		}
 	}
@@ -239,7 +240,7 @@ func (b *Broker) awaitTopic(ctx context.Context, name string) (*topic, error) {
 			return nil, unknownTopic(name)
 		}
 		if v, ok := b.topics.Load(name); ok {
-			if t := v.(*topic); t.id == want.ID && len(*t.parts.Load()) >= len(want.Partitions) {
+			if t := v.(*topic); t.follows(want) {
 				return t, nil
 			}
 		}

@@ -9,6 +9,7 @@ import (
 	"tidewire/broker/partition"
 	"tidewire/internal/budget"
 	"tidewire/internal/model"
+	"tidewire/storage/dedupe"
 	"tidewire/storage/record"
 	"tidewire/storage/visible"
 )
@@ -301,6 +302,7 @@ func (f *fetching) records(r *reader, batch *record.Batch, limit model.Offset) e
 		if rec.Offset >= limit {
 			return nil
 		}
+		rec.Headers = dedupe.Visible(&batch.Header, rec)
 		n := recordBytes(rec)
 		if f.req.Filter != nil && !f.req.Filter.Match(rec) {
 			f.info.NextOffset = rec.Offset + 1

@@ -47,6 +47,7 @@ func (b *Broker) growTopic(t *topic, want *metadata.Topic) {
 		t.failed = append(t.failed, o.err)
 	}
 	t.mu.Unlock()
+	t.grownAt.Store(b.nowMs())
 	t.parts.Store(&parts)
 	b.noteUnopened(t)
 }

@@ -10,6 +10,7 @@ import (
 	"tidewire/broker/partition"
 	"tidewire/cluster/metadata"
 	"tidewire/internal/model"
+	"tidewire/storage/dedupe"
 	"tidewire/storage/record"
 )
 
@@ -38,7 +39,9 @@ type ProduceRequest struct {
 	// Sequence and Expected are for records of one partition, which are appended as one
 	// batch; nil: none.
 	Sequence *partition.Sequence
-	Expected *model.Offset // what the log end must be, or nothing is appended
+	// IdempotencyKey stands for the request, so that a repeat of it is stored once; "": none.
+	IdempotencyKey string
+	Expected       *model.Offset // what the log end must be, or nothing is appended
 
 	// Stream says that the request is one of many of a call that lasts, which asks
 	// ProduceDelay: it is counted in the user's quota, and not refused by it.
@@ -60,6 +63,8 @@ type ProduceResult struct {
 	Results []RecordResult
 	Failed  int
 	Warning string
+	// Replayed tells how much of the request an earlier one with its Idempotency-Key had stored.
+	Replayed Replayed
 }
 
 // produceCall is the scratch space of one call; it is pooled.
@@ -73,6 +78,7 @@ type produceCall struct {
 	done   *partition.Completion
 
 	stamped int64 // the timestamp of records that came without
+	once    partition.Once
 }
 
 func newProducePool() *sync.Pool {
@@ -88,7 +94,8 @@ func newProducePool() *sync.Pool {
 // invalid-argument (no key in a compacted topic), invalid-timestamp, record-too-large,
 // rate-limited (the user's quota), storage-full, leader-unavailable, not-enough-replicas, timeout; with Sequence fenced,
 // unknown-producer, out-of-order-sequence, invalid-transaction-state; with Expected
-// offset-mismatch.
+// offset-mismatch; with IdempotencyKey idempotency-key-reused, idempotency-in-progress,
+// rate-limited.
 func (b *Broker) Produce(ctx context.Context, c Caller, req *ProduceRequest, use func(*ProduceResult)) error {
 	call, err := b.submit(ctx, c, req)
 	if err != nil {
@@ -104,6 +111,9 @@ func (b *Broker) Produce(ctx context.Context, c Caller, req *ProduceRequest, use
 }
 
 func (b *Broker) submit(ctx context.Context, c Caller, req *ProduceRequest) (*produceCall, error) {
+	if req.IdempotencyKey != "" {
+		return b.submitOnce(ctx, c, req)
+	}
 	t, err := b.writable(ctx, c, req.Topic)
 	if err != nil {
 		return nil, err
@@ -251,6 +261,11 @@ func (a *admission) admit(i int, r *record.Record, to *Routing) (int32, error) {
 	if r.Key == nil && cfg.Compact {
 		return 0, recordError(model.InvalidArgument, i, "/key", "a topic with cleanup.policy=compact takes no record without key")
 	}
+	for j := range r.Headers {
+		if dedupe.IsStamp(r.Headers[j].Name) {
+			return 0, recordError(model.InvalidArgument, i, "/headers", "the header %s is written by nodes alone", dedupe.HeaderName)
+		}
+	}
 	if size := record.HeaderSize + record.RecordSize(0, 0, r.Key, r.Value, r.Headers); size > cfg.MaxMessageBytes {
 		return 0, recordError(model.RecordTooLarge, i, "", "%s takes %d bytes, max.message.bytes is %d", recordName(i), size, cfg.MaxMessageBytes)
 	}
@@ -319,7 +334,7 @@ func (call *produceCall) reset(records, partitions int) {
 // prepared makes room for what follows once the targets are known.
 func (call *produceCall) prepared(records, partitions int) {
 	call.result.Results = resize(call.result.Results, records)
-	call.result.Failed, call.result.Warning = 0, ""
+	call.result.Failed, call.result.Warning, call.result.Replayed = 0, "", ReplayedNone
 	call.order = resize(call.order, records)
 	call.starts = resize(call.starts, partitions+1)
 	clear(call.starts)
@@ -407,8 +422,13 @@ func (call *produceCall) await(ctx context.Context, acks partition.Acks, timeout
 
 // fill writes each record's result. With why set, slices that have not ended get it.
 func (call *produceCall) fill(req *ProduceRequest, why error) {
+	replayed := 0
 	for k := range call.slices {
 		s, state := &call.slices[k], call.state(k, why)
+		if s.Once != nil && state.Duplicate {
+			replayed++
+		}
+		call.result.Replayed = replayedOf(replayed, k+1)
 		for j, i := range s.Select {
 			res := RecordResult{Partition: model.PartitionID(call.target[i]), Err: state.Err}
 			if state.Err != nil {
@@ -435,7 +455,10 @@ func (call *produceCall) state(k int, why error) partition.State {
 	if why != nil && call.parts[k] != nil {
 		state = call.parts[k].Abandon(s)
 	}
-	if !state.Done {
+	switch {
+	case !state.Done && s.Once != nil && state.Duplicate:
+		state.Err = inProgress()
+	case !state.Done:
 		state.Err = why
 	}
 	return state

@@ -142,6 +142,7 @@ func (b *Broker) reconcileTopic(name string, want *metadata.Topic) {
 		configure(p, logs[i], want.Config)
 		p.SetLeadership(b.leadership(&want.Partitions[i]))
 	}
+	t.inForce.Store(want.Config)
 	b.topics.Store(name, t)
 }
 

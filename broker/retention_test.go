@@ -220,8 +220,8 @@ func TestAPassOverIdlePartitionsAllocatesNothing(t *testing.T) {
 func TestOldRecordsAreCountedOnlyWhereRetentionDeletes(t *testing.T) {
 	t.Parallel()
 	require.False(t, configOf(&metadata.TopicConfig{CleanupPolicy: metadata.CleanupPolicy{Compact: true}}).Delete)
-	require.EqualValues(t, -1, deleteDelay(0), "0 is at once, not the default")
-	require.EqualValues(t, math.MaxInt64, deleteDelay(math.MaxInt64))
+	require.EqualValues(t, -1, noneBelowZero(0), "0 is at once, not the default")
+	require.EqualValues(t, math.MaxInt64, noneBelowZero(math.MaxInt64))
 }
 
 // The wall clock jitters and jumps by an hour, forth and back: nothing that is younger than

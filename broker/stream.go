@@ -154,14 +154,8 @@ func (t *StreamTopic) watch(p model.PartitionID, part *partition.Partition) {
 // unknown-topic, offset-out-of-range (retention or a deletion of records has passed the
 // position), leader-unavailable, storage-error.
 func (t *StreamTopic) Read(ctx context.Context, req *FetchRequest, visit Visit) (FetchInfo, error) {
-	if err := t.s.mayRead(ctx, t.t.name); err != nil {
-		return FetchInfo{}, err
-	}
-	part := t.open[req.Partition]
-	if part == nil {
-		return FetchInfo{}, model.Errorf(model.UnknownPartition, "partition %d of %q is not open in this stream", req.Partition, t.t.name)
-	}
-	if err := part.Err(); err != nil {
+	part, err := t.readable(ctx, req.Partition)
+	if err != nil {
 		return FetchInfo{}, err
 	}
 	next, err := resolve(part, req.From, req.Isolation)
@@ -172,4 +166,50 @@ func (t *StreamTopic) Read(ctx context.Context, req *FetchRequest, visit Visit) 
 	err = f.more(ctx)
 	t.s.b.chargeFetch(t.s.Caller(), f.info.Bytes)
 	return f.info, err
+}
+
+// readable looks at the caller's right and finds an open partition that can be read.
+func (t *StreamTopic) readable(ctx context.Context, p model.PartitionID) (*partition.Partition, error) {
+	if err := t.s.mayRead(ctx, t.t.name); err != nil {
+		return nil, err
+	}
+	part := t.open[p]
+	if part == nil {
+		return nil, model.Errorf(model.UnknownPartition, "partition %d of %q is not open in this stream", p, t.t.name)
+	}
+	return part, part.Err()
+}
+
+// ID is the topic's id. One of the same name that is made later has another.
+func (t *StreamTopic) ID() model.TopicID { return t.t.id }
+
+// Read is what another stream has read of a partition: all that a reader of this isolation
+// sees from From up to Next, in this node's lifetime.
+type Read struct {
+	Partition  model.PartitionID
+	Isolation  Isolation
+	From, Next model.Offset
+	Records    int
+	Bytes      int // as FetchInfo has them
+}
+
+// TakeRead does for records that another stream has read all that Read does but reading:
+// it looks at the caller's right, the partition and the position, and counts them. Not ok:
+// they are not there for this reader, who has to read. Errors: as of Read.
+func (t *StreamTopic) TakeRead(ctx context.Context, r *Read) (ok bool, _ error) {
+	part, err := t.readable(ctx, r.Partition)
+	if err != nil {
+		return false, err
+	}
+	bounds := part.Bounds()
+	limit := visibleEnd(bounds, r.Isolation)
+	if r.From < bounds.LogStart || r.From > bounds.LogEnd {
+		return false, outOfRange(r.From, bounds, limit)
+	}
+	if r.Next > limit {
+		return false, nil
+	}
+	t.t.rates.out(r.Records, r.Bytes)
+	t.s.b.chargeFetch(t.s.Caller(), r.Bytes)
+	return true, nil
 }

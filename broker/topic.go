@@ -17,6 +17,7 @@ import (
 // topicConfig is what the append path reads of a topic's settings.
 type topicConfig struct {
 	MaxMessageBytes      int
+	DedupeWindowMs       int64
 	MinInsyncReplicas    int
 	LogAppendTime        bool
 	Recompress           bool         // compression.type names a codec, which is
@@ -35,10 +36,15 @@ type topic struct {
 	name   string
 	id     model.TopicID
 	config atomic.Pointer[topicConfig]
-	parts  atomic.Pointer[[]*partition.Partition] // nil where the partition could not be opened
-	sticky atomic.Uint32                          // keyless records take this partition, modulo their number
-	rates  rates
-	warned atomic.Int64 // when old records were last logged, milliseconds
+	// inForce are the settings that every open partition has taken over.
+	inForce atomic.Pointer[metadata.TopicConfig]
+	parts   atomic.Pointer[[]*partition.Partition] // nil where the partition could not be opened
+	sticky  atomic.Uint32                          // keyless records take this partition, modulo their number
+	rates   rates
+	once    inFlight
+	// grownAt is when this process found partitions, ms: the topic may have grown then.
+	grownAt atomic.Int64
+	warned  atomic.Int64 // when old records were last logged, milliseconds
 
 	mu     sync.Mutex
 	logs   []*log.Log // guarded by mu; nil where not open
@@ -50,6 +56,13 @@ func newTopic(t *metadata.Topic) *topic {
 	n.parts.Store(new([]*partition.Partition))
 	n.sticky.Store(rand.Uint32())
 	return n
+}
+
+// follows reports whether the topic is as the image wants it.
+func (t *topic) follows(want *metadata.Topic) bool {
+	has := t.inForce.Load()
+	return t.id == want.ID && len(*t.parts.Load()) >= len(want.Partitions) &&
+		(has == want.Config || has != nil && *has == *want.Config)
 }
 
 // turnOver moves keyless records on from a partition to the next.
@@ -98,7 +111,7 @@ func configOf(c *metadata.TopicConfig) *topicConfig {
 	codec, named := record.ParseCodec(c.CompressionType)
 	return &topicConfig{
 		Recompress: named, Codec: codec,
-		MaxMessageBytes: int(c.MaxMessageBytes), MinInsyncReplicas: int(c.MinInsyncReplicas),
+		MaxMessageBytes: int(c.MaxMessageBytes), DedupeWindowMs: c.DedupeWindowMs, MinInsyncReplicas: int(c.MinInsyncReplicas),
 		LogAppendTime: c.TimestampType == metadata.LogAppendTime, Compact: c.CleanupPolicy.Compact, RetentionMs: c.RetentionMs,
 		Delete: c.CleanupPolicy.Delete, RetentionBytes: c.RetentionBytes,
 		TimestampBeforeMaxMs: c.TimestampBeforeMaxMs, TimestampAfterMaxMs: c.TimestampAfterMaxMs,
@@ -125,12 +138,13 @@ func logConfigOf(c *metadata.TopicConfig) log.Config {
 		SegmentBytes: c.SegmentBytes, SegmentMs: segmentMs, IndexIntervalBytes: int(c.IndexIntervalBytes),
 		SegmentIndexBytes: int(c.SegmentIndexBytes), MaxMessageBytes: int(c.MaxMessageBytes),
 		LogAppendTime: c.TimestampType == metadata.LogAppendTime, WriteCaching: c.WriteCaching,
-		SegmentJitterMs: c.SegmentJitterMs, FileDeleteDelayMs: deleteDelay(c.FileDeleteDelayMs),
+		SegmentJitterMs: c.SegmentJitterMs, FileDeleteDelayMs: noneBelowZero(c.FileDeleteDelayMs),
+		DedupeWindowMs: noneBelowZero(c.DedupeWindowMs),
 	}
 }
 
-// deleteDelay is file.delete.delay.ms as the log takes it, for which 0 is the default.
-func deleteDelay(ms int64) int64 {
+// noneBelowZero is a setting as the log takes it, for which 0 is the default.
+func noneBelowZero(ms int64) int64 {
 	if ms == 0 {
 		return -1
 	}

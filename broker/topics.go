@@ -35,8 +35,8 @@ func (b *Broker) CreateTopic(ctx context.Context, c Caller, n NewTopic) (*metada
 	if why := model.CheckTopicName(n.Name); why != "" {
 		return nil, model.Invalid("/name", "%s", why)
 	}
-	if slices.Contains(reservedTopics, n.Name) {
-		return nil, model.Invalid("/name", "%q is the name of an internal topic", n.Name)
+	if i := slices.IndexFunc(reservedTopics, func(r string) bool { return model.TopicCollisionKey(r) == model.TopicCollisionKey(n.Name) }); i >= 0 {
+		return nil, model.Invalid("/name", "%q is the name of an internal topic, or differs from it only in . and _", reservedTopics[i])
 	}
 	if n.Partitions == 0 {
 		n.Partitions = int(b.meta.Image().Cluster().Settings().NumPartitions)

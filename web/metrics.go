@@ -4,10 +4,12 @@ import (
 	"net/http"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/gin-gonic/gin"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"tidewire/internal/inflight"
@@ -20,6 +22,7 @@ type Metrics struct {
 	own      *prometheus.Registry // of requests and seconds alone, for Totals
 	requests *prometheus.CounterVec
 	seconds  *prometheus.HistogramVec
+	running  atomic.Int64
 	series   sync.Map // series → *observed: looking labels up costs more than counting
 }
 
@@ -34,7 +37,8 @@ type observed struct {
 	seconds  prometheus.Observer
 }
 
-// NewMetrics returns metrics in a registry of their own; the owner adds its collectors.
+// NewMetrics returns metrics in a registry of their own, with those of the process and the
+// Go runtime; the owner adds its collectors.
 func NewMetrics(r *prometheus.Registry) *Metrics {
 	m := &Metrics{
 		registry: r, own: prometheus.NewRegistry(),
@@ -46,7 +50,10 @@ func NewMetrics(r *prometheus.Registry) *Metrics {
 			Buckets: LatencyBounds,
 		}, []string{"route", "method"}),
 	}
-	r.MustRegister(m.requests, m.seconds)
+	r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "tidewire_http_requests_in_progress", Help: "HTTP requests under way, streams and those that wait included.",
+	}, func() float64 { return float64(m.running.Load()) }))
+	r.MustRegister(m.requests, m.seconds, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m.own.MustRegister(m.requests, m.seconds)
 	return m
 }
@@ -71,6 +78,8 @@ func (m *Metrics) Handler() http.Handler {
 // observe counts a request once it is answered.
 func (m *Metrics) observe(g *gin.Context) {
 	start := time.Now()
+	m.running.Add(1)
+	defer m.running.Add(-1)
 	g.Next()
 	route := g.FullPath()
 	if route == "" {

@@ -6,6 +6,7 @@ import (
 
 	"tidewire/api/route"
 	"tidewire/auth"
+	"tidewire/broker"
 	"tidewire/cluster/metadata"
 )
 
@@ -24,6 +25,7 @@ type Config struct {
 	Service *auth.Service
 	Authz   Authorization
 	Cluster Cluster
+	Broker  *broker.Broker
 }
 
 // Door holds the endpoints.
@@ -31,11 +33,12 @@ type Door struct {
 	service *auth.Service
 	authz   Authorization
 	cluster Cluster
+	broker  *broker.Broker
 }
 
 // New returns a Door, whose Routes are to be registered with a route.Gate.
 func New(c Config) *Door {
-	return &Door{service: c.Service, authz: c.Authz, cluster: c.Cluster}
+	return &Door{service: c.Service, authz: c.Authz, cluster: c.Cluster, broker: c.Broker}
 }
 
 const (
@@ -53,5 +56,6 @@ func (d *Door) Routes() []*route.Route {
 		{Method: get, Path: "/v1/quotas/{username}", ID: "getQuota", Needs: admins, Handle: d.getQuota},
 		{Method: put, Path: "/v1/quotas/{username}", ID: "setQuota", Needs: admins, Body: route.JSON, Handle: d.setQuota},
 		{Method: remove, Path: "/v1/quotas/{username}", ID: "deleteQuota", Needs: admins, Handle: d.deleteQuota},
+		{Method: get, Path: "/v1/audit", ID: "listAudit", Needs: admins, Query: auditQuery, Handle: d.listAudit},
 	}
 }

@@ -14,6 +14,7 @@ import (
 // summary counts what became of the lines.
 type summary struct {
 	records, failed int64
+	unknown         bool   // of some line it is not known whether it is stored
 	offsets         []span // by partition
 	old             int    // records older than retention.ms
 }
@@ -55,6 +56,7 @@ func (s *server) answer(f *flight, why error) {
 		results = results[1:]
 		if r.Err != nil {
 			s.failed()
+			s.sum.unknown = s.sum.unknown || model.AsError(r.Err).EffectiveOutcome() == model.Unknown
 			b = s.appendProblem(b, i, r.Err)
 			continue
 		}
@@ -141,12 +143,21 @@ type summaryView struct {
 	Offsets []spanView `json:"offsets"`
 }
 
+// ofAll is why the answer ends early. Its outcome is that of the request: once a line was
+// stored, or may have been, sending everything again would store it twice.
+func (s *server) ofAll(why error) error {
+	if s.sum.records > 0 || s.sum.unknown {
+		return model.AsError(why).WithOutcome(model.Unknown)
+	}
+	return why
+}
+
 // summary is the end of the answer: why it ended early, if it did, and the counts.
 func (s *server) summary() []byte {
 	var b []byte
 	switch {
 	case s.cause != nil:
-		b = append(append(append(b, `{"problem":`...), s.problem(s.cause)...), '}', '\n')
+		b = append(append(append(b, `{"problem":`...), s.problem(s.ofAll(s.cause))...), '}', '\n')
 	case s.stopped == stopsNode:
 		b = append(b, `{"end":{"reason":"node-stopping"}}`+"\n"...)
 	}

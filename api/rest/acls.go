@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"tidewire/api/route"
+	"tidewire/broker/audit"
 	"tidewire/cluster/metadata"
 	"tidewire/internal/model"
 )
@@ -131,6 +132,8 @@ func (a *API) createACL(c *route.Call) error {
 	if rule.Host == "" {
 		rule.Host = "*"
 	}
+	c.About(audit.Resource{Type: "acl", Name: rule.Principal})
+	c.Note("rule", aclWords(rule))
 	if bad := metadata.CheckACL("", rule); len(bad) > 0 {
 		return &model.Error{Code: model.InvalidArgument, Detail: bad[0].Detail, Fields: bad}
 	}
@@ -154,6 +157,24 @@ func aclQuery(r *metadata.ACL) string {
 		"principal": {r.Principal}, "resource_type": {string(r.ResourceType)}, "resource_name": {r.ResourceName},
 		"pattern": {string(r.Pattern)}, "operation": {string(r.Operation)}, "permission": {string(r.Permission)}, "host": {r.Host},
 	}.Encode()
+}
+
+// aclWords is a rule as the audit log tells it.
+func aclWords(f metadata.ACLFields) string {
+	return strings.Join([]string{
+		string(f.Permission), f.Principal, string(f.Operation), string(f.ResourceType), f.ResourceName, string(f.Pattern), f.Host,
+	}, " ")
+}
+
+// maxToldRules is how many rules the entry of a deletion names.
+const maxToldRules = 50
+
+func deletedWords(rules []*metadata.ACL) map[string]any {
+	told := []string{}
+	for _, r := range rules[:min(len(rules), maxToldRules)] {
+		told = append(told, aclWords(r.ACLFields))
+	}
+	return map[string]any{"count": len(rules), "rules": told}
 }
 
 func aclFilter(c *route.Call) (metadata.ACLFields, error) {
@@ -222,6 +243,7 @@ func (a *API) deleteACLs(c *route.Call) error {
 		return err
 	}
 	out := ACLDeletion{Deleted: []ACLView{}}
+	c.Note("deleted", deletedWords(gone))
 	for _, r := range gone {
 		out.Deleted = append(out.Deleted, aclView(r))
 	}

@@ -2,10 +2,12 @@ package rest
 
 import (
 	"net/http"
+	"net/url"
 
 	"tidewire/api/route"
 	"tidewire/api/strictjson"
 	"tidewire/auth"
+	"tidewire/broker/audit"
 	"tidewire/internal/model"
 )
 
@@ -90,6 +92,7 @@ func (a *API) login(c *route.Call) error {
 	if err != nil {
 		return err
 	}
+	c.About(audit.Resource{Type: "user", Name: in.Username})
 	r := auth.LoginRequest{Username: in.Username, Password: in.Password, Host: c.Host()}
 	if forCookie {
 		return a.loginForCookie(c, r)
@@ -98,6 +101,7 @@ func (a *API) login(c *route.Call) error {
 	if err != nil {
 		return err
 	}
+	c.Actor(g.Username)
 	return c.JSON(http.StatusOK, tokens(g))
 }
 
@@ -109,6 +113,8 @@ func (a *API) loginForCookie(c *route.Call, r auth.LoginRequest) error {
 	if err != nil {
 		return err
 	}
+	c.Actor(g.Username)
+	c.Note("session", "cookie")
 	c.SetSession(g.Cookie)
 	return c.JSON(http.StatusOK, CookieAnswer{CSRFToken: g.CSRFToken, ExpiresIn: int64(g.ExpiresIn.Seconds())})
 }
@@ -129,6 +135,10 @@ func (a *API) refresh(c *route.Call) error {
 	if err != nil {
 		return err
 	}
+	if user, session := a.service.SessionOf(in.RefreshToken); session != "" {
+		c.About(audit.Resource{Type: "session", Name: session})
+		c.Note("user", user)
+	}
 	g, err := a.service.Refresh(c.Request.Context(), in.RefreshToken)
 	if err != nil {
 		return err
@@ -136,14 +146,22 @@ func (a *API) refresh(c *route.Call) error {
 	return c.JSON(http.StatusOK, tokens(g))
 }
 
-// logout ends the session of the token or cookie. An API token has none and stays.
+// logout ends the session of the token or cookie. An API token has none: it goes on until it
+// expires or is deleted, and is told so.
 //
-//	@ID			logout
-//	@Summary	End the session
-//	@Tags		Auth
-//	@Success	204	"ended"
-//	@Router		/v1/auth/logout [post]
+//	@ID				logout
+//	@Summary		End the session
+//	@Description	Of an access token or a cookie. An API token has no session and is refused (422); it ends by deleteToken.
+//	@Tags			Auth
+//	@Success		204	"ended"
+//	@Router			/v1/auth/logout [post]
 func (a *API) logout(c *route.Call) error {
+	if c.Principal.Kind == auth.APIToken {
+		return model.Errorf(model.InvalidArgument, "an API token has no session to end, and goes on working; DELETE /v1/users/%s/tokens/%s ends it", url.PathEscape(c.Principal.Name), c.Principal.TokenID)
+	}
+	if c.Principal.SessionID != "" {
+		c.About(audit.Resource{Type: "session", Name: c.Principal.SessionID})
+	}
 	if err := a.service.Logout(c.Request.Context(), c.Principal); err != nil {
 		return err
 	}
@@ -223,10 +241,12 @@ func (a *API) setup(c *route.Call) error {
 	if err != nil {
 		return err
 	}
+	c.About(audit.Resource{Type: "user", Name: in.Username})
 	u, err := a.service.CompleteSetup(c.Request.Context(), in.Token, in.Username, in.Password)
 	if err != nil {
 		return err
 	}
+	c.Actor(u.Name)
 	c.Created("v1", "users", u.Name)
 	return c.Resource(http.StatusCreated, u.ETag(), a.userView(u))
 }

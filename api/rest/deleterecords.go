@@ -65,6 +65,7 @@ func (a *API) deleteRecords(c *route.Call) error {
 	for i, d := range done {
 		out.Partitions[i] = LogStartView{int32(d.Partition), int64(d.LogStart)}
 	}
+	c.Note("partitions", out.Partitions)
 	return c.JSON(http.StatusOK, out)
 }
 

@@ -98,16 +98,18 @@ var requests recordjson.Pool
 //	@Param			Tidewire-Producer-Id	header		int			false	"with the next two: id of an idempotent producer, whose repeats are stored once"	minimum(0)
 //	@Param			Tidewire-Producer-Epoch	header	int			false	"epoch of the producer"	minimum(0)	maximum(32767)
 //	@Param			Tidewire-Sequence	header		int				false	"number of the first record in what the producer sent to the partition"	minimum(0)	maximum(2147483647)
+//	@Param			Idempotency-Key		header		string			false	"stands for this request of yours: a repeat of it within dedupe.window.ms is stored once and gets the first result; not with x-ndjson"	minLength(1)	maxLength(255)
 //	@Param			body				body		ProduceRequest	true	"records"
 //	@Success		200					{object}	ProduceAnswer
 //	@Header			200					{string}	Tidewire-Acks	"the level used"
 //	@Header			200					{string}	Tidewire-Warning	"what the producer should know"
+//	@Header			200					{string}	Idempotency-Replayed	"true: an earlier request with the Idempotency-Key had stored the records; partial: some of them"
 //	@Success		600					{object}	ProduceLine
 //	@Success		202					{object}	Accepted	"acks=none"
 //	@Success		207					{object}	ProduceAnswer	"partitions ended differently"
 //	@Router			/v1/topics/{topic}/records [post]
 //	@x-content		{"request":{"application/x-ndjson":"rest.RecordInput","application/octet-stream":"binary","text/plain":"text","application/vnd.kafka.record-batches":"binary"},"response":{"200":{"application/x-ndjson":"rest.ProduceLine"}}}
-//	@x-errors		["unknown-topic","unknown-partition","record-too-large","invalid-timestamp","corrupt-batch","invalid-record","unsupported-compression","offset-mismatch","fenced","out-of-order-sequence","unknown-producer","invalid-transaction-state","leader-unavailable","not-enough-replicas","not-enough-replicas-after-append","storage-full","storage-error","timeout"]
+//	@x-errors		["unknown-topic","unknown-partition","record-too-large","invalid-timestamp","corrupt-batch","invalid-record","unsupported-compression","offset-mismatch","fenced","out-of-order-sequence","unknown-producer","invalid-transaction-state","leader-unavailable","not-enough-replicas","not-enough-replicas-after-append","storage-full","storage-error","timeout","idempotency-in-progress","idempotency-key-reused"]
 func (a *API) produceRecords(c *route.Call) error { return a.produce(c, nil) }
 
 // producePartition stores records in one partition.
@@ -131,16 +133,18 @@ func (a *API) produceRecords(c *route.Call) error { return a.produce(c, nil) }
 //	@Param			Tidewire-Producer-Id	header		int			false	"with the next two: id of an idempotent producer, whose repeats are stored once"	minimum(0)
 //	@Param			Tidewire-Producer-Epoch	header	int			false	"epoch of the producer"	minimum(0)	maximum(32767)
 //	@Param			Tidewire-Sequence	header		int				false	"number of the first record in what the producer sent to the partition"	minimum(0)	maximum(2147483647)
+//	@Param			Idempotency-Key		header		string			false	"stands for this request of yours: a repeat of it within dedupe.window.ms is stored once and gets the first result; not with x-ndjson"	minLength(1)	maxLength(255)
 //	@Param			body				body		ProduceRequest	true	"records"
 //	@Success		200					{object}	ProduceAnswer
 //	@Header			200					{string}	Tidewire-Acks	"the level used"
 //	@Header			200					{string}	Tidewire-Warning	"what the producer should know"
+//	@Header			200					{string}	Idempotency-Replayed	"true: an earlier request with the Idempotency-Key had stored the records; partial: some of them"
 //	@Success		600					{object}	ProduceLine
 //	@Success		202					{object}	Accepted	"acks=none"
 //	@Success		207					{object}	ProduceAnswer	"records ended differently"
 //	@Router			/v1/topics/{topic}/partitions/{partition}/records [post]
 //	@x-content		{"request":{"application/x-ndjson":"rest.RecordInput","application/octet-stream":"binary","text/plain":"text","application/vnd.kafka.record-batches":"binary"},"response":{"200":{"application/x-ndjson":"rest.ProduceLine"}}}
-//	@x-errors		["unknown-topic","unknown-partition","record-too-large","invalid-timestamp","corrupt-batch","invalid-record","unsupported-compression","offset-mismatch","fenced","out-of-order-sequence","unknown-producer","invalid-transaction-state","leader-unavailable","not-enough-replicas","not-enough-replicas-after-append","storage-full","storage-error","timeout"]
+//	@x-errors		["unknown-topic","unknown-partition","record-too-large","invalid-timestamp","corrupt-batch","invalid-record","unsupported-compression","offset-mismatch","fenced","out-of-order-sequence","unknown-producer","invalid-transaction-state","leader-unavailable","not-enough-replicas","not-enough-replicas-after-append","storage-full","storage-error","timeout","idempotency-in-progress","idempotency-key-reused"]
 func (a *API) producePartition(c *route.Call) error {
 	p, err := c.PathPartition()
 	if err != nil {
@@ -173,6 +177,9 @@ func (a *API) produce(c *route.Call, path *model.PartitionID) error {
 		return err
 	}
 	if s.req.Expected, err = expectedOffset(c); err != nil {
+		return err
+	}
+	if s.req.IdempotencyKey, err = idempotencyKey(c); err != nil {
 		return err
 	}
 	return c.ReadBody(func(body []byte) error {
@@ -335,6 +342,7 @@ func (a *API) answerProduce(c *route.Call, s *produceScratch, res *broker.Produc
 	if res.Warning != "" {
 		c.Header("Tidewire-Warning", res.Warning)
 	}
+	tellReplayed(c, res.Replayed)
 	if res.Failed == len(res.Results) {
 		if e := CommonFailure(res.Results); e != nil && s.req.Acks != partition.AcksNone {
 			return e

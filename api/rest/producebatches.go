@@ -29,6 +29,9 @@ func (a *API) produceBatches(c *route.Call, path *model.PartitionID) error {
 	if req.Expected, err = expectedOffset(c); err != nil {
 		return err
 	}
+	if req.IdempotencyKey, err = idempotencyKey(c); err != nil {
+		return err
+	}
 	req.Partition, req.Timestamps = to.Partition, req.Acks != partition.AcksNone
 	return c.ReadBody(func(body []byte) error {
 		req.Batches = body
@@ -64,6 +67,7 @@ func (a *API) answerBatches(c *route.Call, req *broker.BatchRequest, res *broker
 	if res.Warning != "" {
 		c.Header("Tidewire-Warning", res.Warning)
 	}
+	tellReplayed(c, res.Replayed)
 	if req.Acks == partition.AcksNone {
 		_ = c.JSON(http.StatusAccepted, Accepted{res.Records}) // a number can be encoded
 		return

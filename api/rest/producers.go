@@ -89,6 +89,9 @@ func sequence(c *route.Call) (*partition.Sequence, error) {
 
 // notForLines refuses, for a body of lines, the headers that are about one batch.
 func notForLines(c *route.Call) error {
+	if _, given := c.Request.Header[idempotencyHeader]; given {
+		return model.Invalid("header:"+idempotencyHeader, "%s stands for one request that is stored whole; lines are stored as they come", idempotencyHeader)
+	}
 	for _, name := range []string{expectedHeader, producerIDHeader, producerEpochHeader, sequenceHeader, sequenceAlias} {
 		if len(c.Request.Header[name]) > 0 {
 			return model.Invalid("header:"+name, "%s is about one batch; a body of lines becomes many", name)

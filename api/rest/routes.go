@@ -26,9 +26,9 @@ const (
 func (a *API) authRoutes() []*route.Route {
 	return []*route.Route{
 		{Method: post, Path: "/v1/auth/login", ID: "login", Public: true, Body: route.JSON, Query: []string{"session"}, Handle: a.login},
-		{Method: post, Path: "/v1/auth/refresh", ID: "refresh", Public: true, Body: route.JSON, Handle: a.refresh},
+		{Method: post, Path: "/v1/auth/refresh", ID: "refresh", AuditFailures: true, Public: true, Body: route.JSON, Handle: a.refresh},
 		{Method: post, Path: "/v1/auth/logout", ID: "logout", Needs: "own session", Handle: a.logout},
-		{Method: post, Path: "/v1/auth/tickets", ID: "createTicket", Needs: "own session or token", Handle: a.createTicket},
+		{Method: post, Path: "/v1/auth/tickets", ID: "createTicket", Unaudited: "it only opens what the caller may open anyway", Needs: "own session or token", Handle: a.createTicket},
 		{Method: get, Path: "/v1/auth/me", ID: "me", Needs: "own account", Handle: a.me},
 		{Method: get, Path: "/.well-known/jwks.json", ID: "jwks", Public: true, Handle: a.jwks},
 		{Method: get, Path: "/v1/setup", ID: "setupState", Public: true, Handle: a.setupState},
@@ -55,7 +55,7 @@ func (a *API) userRoutes() []*route.Route {
 		{Method: get, Path: "/v1/acls", ID: "listACLs", Needs: admins, Query: slices.Concat(route.ListQuery, aclFields), Handle: a.listACLs},
 		{Method: post, Path: "/v1/acls", ID: "createACL", Needs: admins, Body: route.JSON, Handle: a.createACL},
 		{Method: remove, Path: "/v1/acls", ID: "deleteACLs", Needs: admins, Query: slices.Concat(aclFields, []string{"dry_run"}), Handle: a.deleteACLs},
-		{Method: post, Path: "/v1/acls/check", ID: "checkACL", Needs: admins, Body: route.JSON, Handle: a.checkACL},
+		{Method: post, Path: "/v1/acls/check", ID: "checkACL", Unaudited: "a question", Needs: admins, Body: route.JSON, Handle: a.checkACL},
 	}
 }
 
@@ -73,18 +73,21 @@ func (a *API) topicRoutes() []*route.Route {
 	}
 }
 
+// unauditedRecords is why producing leaves nothing in the audit log.
+const unauditedRecords = "records, which clients write all the time"
+
 // producing headers that belong to idempotence and transactions.
 var unbuiltProduce = route.Unbuilt{
-	Headers: []string{"Idempotency-Key", "Tidewire-Transaction"},
+	Headers: []string{"Tidewire-Transaction"},
 }
 
 func (a *API) recordRoutes() []*route.Route {
 	const one = "/v1/topics/{topic}/partitions/{partition}/records"
 	raw := slices.Concat([]string{"acks", "timeout_ms", "results"}, rawParameters)
 	return []*route.Route{
-		{Method: post, Path: "/v1/topics/{topic}/records", ID: "produce", Needs: "write topic", Body: route.RawBody, Content: checkProduceType, Quota: producing, MaxBody: maxProduceBody, Endless: ndjson, Records: true, Query: raw, Handle: a.produceRecords, Unbuilt: unbuiltProduce},
-		{Method: post, Path: one, ID: "producePartition", Needs: "write topic", Body: route.RawBody, Content: checkProduceType, Quota: producing, MaxBody: maxProduceBody, Endless: ndjson, Records: true, Query: raw, Handle: a.producePartition, Unbuilt: unbuiltProduce},
-		{Method: post, Path: "/v1/producers", ID: "createProducer", Needs: "idempotent-write cluster, or write to any topic", Handle: a.createProducer},
+		{Method: post, Path: "/v1/topics/{topic}/records", ID: "produce", Unaudited: unauditedRecords, Needs: "write topic", Body: route.RawBody, Content: checkProduceType, Quota: producing, MaxBody: maxProduceBody, Endless: ndjson, Records: true, Query: raw, Handle: a.produceRecords, Unbuilt: unbuiltProduce},
+		{Method: post, Path: one, ID: "producePartition", Unaudited: unauditedRecords, Needs: "write topic", Body: route.RawBody, Content: checkProduceType, Quota: producing, MaxBody: maxProduceBody, Endless: ndjson, Records: true, Query: raw, Handle: a.producePartition, Unbuilt: unbuiltProduce},
+		{Method: post, Path: "/v1/producers", ID: "createProducer", Unaudited: unauditedRecords, Needs: "idempotent-write cluster, or write to any topic", Handle: a.createProducer},
 		{Method: get, Path: "/v1/topics/{topic}/records", ID: "browse", Needs: "read topic", Records: true, Quota: browsed, Query: browseQuery, Accept: browseAccept, Handle: a.browseRecords},
 		{Method: get, Path: one, ID: "fetch", Needs: "read topic", Records: true, Quota: fetching, Query: fetchQuery, Accept: fetchMedia, Handle: a.fetchRecords},
 		{Method: get, Path: one + "/{offset}", ID: "getRecord", Needs: "read topic", Records: true, Quota: fetching, Query: recordQuery, Accept: recordMedia, Handle: a.getRecord},
@@ -164,7 +167,6 @@ func unbuiltRoutes() []*route.Route {
 		{"/v1/reassignments/rebalance", "POST"},
 		{"/v1/reassignments/{topic}/{partition}", "DELETE"},
 		{"/v1/elections", "POST"},
-		{"/v1/audit", "GET"},
 	} {
 		for m := range strings.FieldsSeq(r.methods) {
 			out = append(out, &route.Route{Method: m, Path: r.path, Needs: "not built yet", Body: route.RawBody, MaxBody: maxProduceBody, Accept: anything})

@@ -7,6 +7,7 @@ import (
 
 	"tidewire/api/route"
 	"tidewire/auth"
+	"tidewire/broker/audit"
 	"tidewire/cluster/metadata"
 	"tidewire/internal/model"
 )
@@ -115,6 +116,15 @@ func (a *API) listTokens(c *route.Call) error {
 	})
 }
 
+// tokenID is the id of an API token.
+type tokenID string
+
+// aboutToken has the audit log tell of a user's token.
+func aboutToken(c *route.Call, username string, id tokenID) {
+	c.About(audit.Resource{Type: "user", Name: username}, audit.Resource{Type: "token", Name: string(id)})
+	c.Note("token", string(id))
+}
+
 // createToken makes an API token. Keep its text: it is not told again.
 //
 //	@ID			createToken
@@ -155,6 +165,7 @@ func (a *API) createToken(c *route.Call) error {
 	if err != nil {
 		return err
 	}
+	aboutToken(c, k.User, tokenID(k.ID))
 	v := a.tokenView(k)
 	c.Created("v1", "users", k.User, "tokens", k.ID)
 	return c.Resource(http.StatusCreated, k.ETag(), TokenCreated{
@@ -180,6 +191,7 @@ func (a *API) deleteToken(c *route.Call) error {
 	if err != nil {
 		return err
 	}
+	aboutToken(c, c.PathValue("username"), tokenID(c.PathValue("id")))
 	u, err := a.tokensOwner(c)
 	if err != nil {
 		return err

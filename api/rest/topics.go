@@ -7,6 +7,7 @@ import (
 	"tidewire/api/problem"
 	"tidewire/api/route"
 	"tidewire/broker"
+	"tidewire/broker/audit"
 	"tidewire/cluster/metadata"
 	"tidewire/internal/model"
 )
@@ -263,6 +264,7 @@ func (a *API) createTopic(c *route.Call) error {
 	if err != nil {
 		return err
 	}
+	c.About(audit.Resource{Type: "topic", Name: in.Name})
 	n := broker.NewTopic{Name: in.Name, Config: in.Config}
 	if in.Partitions != nil {
 		if n.Partitions = *in.Partitions; n.Partitions < 1 {

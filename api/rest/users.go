@@ -6,6 +6,7 @@ import (
 
 	"tidewire/api/route"
 	"tidewire/auth"
+	"tidewire/broker/audit"
 	"tidewire/cluster/metadata"
 	"tidewire/internal/model"
 )
@@ -129,6 +130,7 @@ func (a *API) createUser(c *route.Call) error {
 	if err != nil {
 		return err
 	}
+	c.About(audit.Resource{Type: "user", Name: in.Username})
 	if err := checkCredentials(in.Username, in.Password); err != nil {
 		return err
 	}

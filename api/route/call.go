@@ -31,7 +31,9 @@ type Call struct {
 	Credential auth.Credential // what the principal was authenticated by; nil on public routes
 	query      url.Values
 	gate       *Gate
-	coding     string        // of the body: gzip, zstd or "" for none
+	coding     string // of the body: gzip, zstd or "" for none
+	audit      *auditing
+	decoded    bool          // the path parameters are
 	hold       inflight.Hold // what the call counts for in the node's budget of bytes
 }
 
@@ -60,6 +62,7 @@ func (c *Call) PathValue(name string) string { return c.Param(name) }
 // decodePath unescapes all path parameters once. An escape that is not valid is a 422,
 // and so is a name that no topic or user can have.
 func (c *Call) decodePath() error {
+	c.decoded = true
 	for i := range c.Params {
 		p := &c.Params[i]
 		v, err := url.PathUnescape(p.Value)

@@ -6,6 +6,7 @@ import (
 
 	"tidewire/auth"
 	"tidewire/broker/quota"
+	"tidewire/cluster/metadata"
 	"tidewire/internal/inflight"
 )
 
@@ -31,6 +32,10 @@ type Config struct {
 	Inflight *inflight.Budget
 	// Limits are the quotas of users; nil: nobody is limited.
 	Limits Limits
+	// Auditor takes what calls that may change something did; nil: nobody is told. Images
+	// gives the metadata as they are, to see it.
+	Auditor Auditor
+	Images  interface{ Image() *metadata.Image }
 }
 
 // Gate lets requests through to the handlers of routes.
@@ -42,12 +47,14 @@ type Gate struct {
 	proxies  []netip.Prefix
 	inflight *inflight.Budget
 	limits   Limits
+	auditor  Auditor
+	images   interface{ Image() *metadata.Image }
 }
 
 // New returns a Gate that serves nothing until Register.
 func New(c Config) *Gate {
 	return &Gate{
 		service: c.Service, tokens: c.Tokens, logger: c.Logger, prefix: c.Prefix, proxies: c.Proxies, inflight: c.Inflight,
-		limits: c.Limits,
+		limits: c.Limits, auditor: c.Auditor, images: c.Images,
 	}
 }

@@ -60,6 +60,11 @@ type Route struct {
 	// Records says that the answers are about records, whose clients need speed more than
 	// few bytes: they are not compressed.
 	Records bool
+	// Unaudited says why calls of a route that is not GET leave nothing in the audit log. All
+	// others do.
+	Unaudited string
+	// AuditFailures has only calls that fail written there.
+	AuditFailures bool
 	// Stream marks a WebSocket: it has no HEAD, and its handler looks at the query.
 	Stream bool
 
@@ -108,12 +113,22 @@ func (g *Gate) Register(router gin.IRoutes, routes ...*Route) {
 func (g *Gate) serve(r *Route) gin.HandlerFunc {
 	return func(x *gin.Context) {
 		c := &Call{Context: x, Route: r, gate: g, hold: g.inflight.Hold()}
-		err := g.run(c)
-		c.hold.Release()
-		if err != nil {
-			g.fail(c, err)
+		if g.auditor == nil || !r.Audited() {
+			_ = g.answer(c) // it has been answered
+			return
 		}
+		g.audited(c, func() error { return g.answer(c) })
 	}
+}
+
+// answer runs a call and answers what it failed with, which it returns.
+func (g *Gate) answer(c *Call) error {
+	err := g.run(c)
+	c.hold.Release()
+	if err != nil {
+		g.fail(c, err)
+	}
+	return err
 }
 
 // run makes the checks in the order of precedence that the contract fixes.

@@ -2,6 +2,7 @@ package browse
 
 import (
 	"tidewire/internal/model"
+	"tidewire/storage/dedupe"
 	"tidewire/storage/record"
 )
 
@@ -42,7 +43,7 @@ func (w *walk) begin(b *record.Batch, data []byte, dir Direction) error {
 func (w *walk) next(dir Direction) (*record.Record, error) {
 	if dir == Forward {
 		if w.it.Next() {
-			return w.it.Record(), nil
+			return w.record(), nil
 		}
 		return nil, w.it.Err()
 	}
@@ -55,7 +56,14 @@ func (w *walk) next(dir Direction) (*record.Record, error) {
 	if !w.it.Next() {
 		return nil, w.it.Err()
 	}
-	return w.it.Record(), nil
+	return w.record(), nil
+}
+
+// record is the present one as readers get it.
+func (w *walk) record() *record.Record {
+	r := w.it.Record()
+	r.Headers = dedupe.Visible(&w.header, r)
+	return r
 }
 
 // loadBlock finds the places of the records in the last block that is left.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -81,6 +82,14 @@ func TestAnOperationTellsHowFarItIs(t *testing.T) {
 	none.End(nil)
 }
 
+// other is the one of two that is not id.
+func (w *world) other(t *testing.T, id string) operations.View {
+	t.Helper()
+	list := w.List()
+	require.Len(t, list, 2)
+	return list[slices.IndexFunc(list, func(v operations.View) bool { return v.ID != id })]
+}
+
 func TestAFailedOperationSaysWhy(t *testing.T) {
 	t.Parallel()
 	w := newWorld()
@@ -93,8 +102,7 @@ func TestAFailedOperationSaysWhy(t *testing.T) {
 	w.now = w.now.Add(time.Second)
 	_, op = w.Begin(t.Context(), spec())
 	op.End(context.Canceled)
-	list := w.List()
-	require.Equal(t, model.CommitUnknown, list[len(list)-1].Err.Code)
+	require.Equal(t, model.CommitUnknown, w.other(t, id).Err.Code)
 }
 
 func TestCancelEndsTheWorkAndWaitsForIt(t *testing.T) {
@@ -138,8 +146,7 @@ func TestWorkThatEndsBeforeItNoticesWasNotCancelled(t *testing.T) {
 		_, stuck := w.Begin(t.Context(), spec())
 		limited, stop := context.WithTimeout(t.Context(), time.Second)
 		defer stop()
-		list := w.List()
-		require.True(t, model.HasCode(w.Cancel(limited, list[len(list)-1].ID), model.Timeout))
+		require.True(t, model.HasCode(w.Cancel(limited, w.other(t, id).ID), model.Timeout))
 		stuck.End(nil)
 	})
 }

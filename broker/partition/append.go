@@ -5,6 +5,7 @@ import (
 	"runtime"
 
 	"tidewire/internal/model"
+	"tidewire/storage/dedupe"
 	"tidewire/storage/log"
 	"tidewire/storage/record"
 )
@@ -61,6 +62,9 @@ func (p *Partition) drainLocked() {
 }
 
 func (p *Partition) takeLocked(s *Slice) {
+	if s.Once != nil && p.usableLocked() == nil && p.replayLocked(s) {
+		return
+	}
 	if err := p.admitLocked(s); err != nil {
 		s.finishLocked(err)
 		return
@@ -151,12 +155,15 @@ func (p *Partition) resetOpenLocked() {
 func (p *Partition) appendLocked(s *Slice) {
 	p.batches = p.batches[:0]
 	p.builder.Reset()
+	limit := p.settings.MaxMessageBytes
+	if s.Once != nil {
+		limit += dedupe.Overhead
+	}
 	for _, i := range s.Select {
 		r := &s.Records[i]
-		if p.builder.Count() > 0 && p.builder.SizeWith(r.Timestamp, r.Key, r.Value, r.Headers) > p.settings.MaxMessageBytes {
-			if s.Sequence != nil || s.Expected != nil {
-				s.finishLocked(model.Errorf(model.RecordTooLarge, "the records take more than max.message.bytes=%d, and with a producer id or an expected offset they must be one batch",
-					p.settings.MaxMessageBytes))
+		if p.builder.Count() > 0 && p.builder.SizeWith(r.Timestamp, r.Key, r.Value, r.Headers) > limit {
+			if s.Sequence != nil || s.Expected != nil || s.Once != nil {
+				s.finishLocked(NotOneBatch(p.settings.MaxMessageBytes))
 				return
 			}
 			b, err := p.builder.Finish(p.codecLocked())
@@ -167,11 +174,20 @@ func (p *Partition) appendLocked(s *Slice) {
 			p.batches = append(p.batches, b...)
 			p.builder.Reset()
 		}
-		p.builder.Add(r.Timestamp, r.Key, r.Value, r.Headers)
+		headers := r.Headers
+		if s.Once != nil && p.builder.Count() == 0 {
+			headers = p.stampedLocked(s, headers)
+		}
+		p.builder.Add(r.Timestamp, r.Key, r.Value, headers)
 	}
 	app, err := p.writeSliceLocked(s)
 	p.placeLocked(s, app, app.First, err)
 	p.syncIfAwaitedLocked()
+}
+
+// NotOneBatch is the error of a slice that would become several batches and may not.
+func NotOneBatch(maxMessageBytes int) error {
+	return model.Errorf(model.RecordTooLarge, "the records of one partition take more than max.message.bytes=%d, and with an Idempotency-Key, a producer id or an expected offset they must be one batch", maxMessageBytes)
 }
 
 // writeSliceLocked appends the builder's batch, behind earlier ones of the slice, under the
@@ -183,7 +199,7 @@ func (p *Partition) writeSliceLocked(s *Slice) (log.Appended, error) {
 	}
 	if mismatch := p.unexpectedLocked(s); mismatch != nil {
 		if s.Sequence == nil {
-			return log.Appended{}, mismatch
+			return log.Appended{}, mismatch // of a key the first result was looked for before
 		}
 		b, err := p.builder.Finish(p.codecLocked())
 		if err != nil {

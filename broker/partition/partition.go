@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"tidewire/internal/model"
+	"tidewire/storage/dedupe"
 	"tidewire/storage/log"
 	"tidewire/storage/record"
 )
@@ -49,6 +50,12 @@ type Producers interface {
 	FindRetry(batches []byte, now int64) (*log.Appended, error)
 }
 
+// Keys is what a log remembers of Idempotency-Keys, where it remembers any.
+type Keys interface {
+	FindKey(k dedupe.Key, now int64) (dedupe.Entry, bool)
+	BeginKeys() error
+}
+
 // Settings are the topic's settings that matter on the append path.
 type Settings struct {
 	MaxMessageBytes   int // largest batch, in bytes as stored
@@ -76,6 +83,7 @@ type Partition struct {
 
 	log       Log
 	producers Producers // nil: the log knows none
+	keys      Keys      // nil: the log remembers none
 	now       func() int64
 
 	mu       sync.Mutex
@@ -109,6 +117,7 @@ func New(l Log, id Identity, s Settings, now func() int64, turnOver func()) *Par
 		log: l, now: now, settings: s, turnOver: turnOver, watchers: map[*Watcher]struct{}{}, hw: l.HighWatermark(),
 	}
 	p.producers, _ = l.(Producers)
+	p.keys, _ = l.(Keys)
 	l.SetCallbacks(p.onStable, p.onSyncEnd, p.onFail)
 	return p
 }

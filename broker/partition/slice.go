@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 
 	"tidewire/internal/model"
+	"tidewire/storage/dedupe"
 	"tidewire/storage/record"
 )
 
@@ -32,6 +33,10 @@ type Slice struct {
 	Sequence *Sequence
 	Expected *model.Offset // what the log end must be for the slice to be appended
 
+	// Once is for a slice of a request with an Idempotency-Key, which is stored once; nil: it
+	// has none.
+	Once *Once
+
 	// Batches are whole batches to append as they are, Count records in all, in the place of
 	// Records and Select. Submit may write into them and does not keep them.
 	Batches []byte
@@ -39,7 +44,7 @@ type Slice struct {
 
 	Base       model.Offset // offset of the first record
 	AppendTime int64        // the log append time in milliseconds, or −1 under CreateTime
-	Duplicate  bool         // the records were appended by an earlier request of the producer
+	Duplicate  bool         // the records were appended by an earlier request
 	StoredTime int64        // where Duplicate: the largest timestamp of the stored records
 	Err        error
 
@@ -56,6 +61,13 @@ func (s *Slice) records() int {
 		return s.Count
 	}
 	return len(s.Select)
+}
+
+// Once is what makes the slices of a request stored once.
+type Once struct {
+	dedupe.Stamp // but for Count, which is the slice's
+	// Refusal is why the slice is not to be appended where it is not there yet; nil: it is.
+	Refusal error
 }
 
 // Sequence is where a slice stands in what an idempotent producer sends to its partition

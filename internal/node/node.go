@@ -28,6 +28,7 @@ import (
 	"tidewire/api/route"
 	"tidewire/auth"
 	"tidewire/broker"
+	"tidewire/broker/audit"
 	"tidewire/broker/quota"
 	"tidewire/cluster"
 	"tidewire/cluster/metadata"
@@ -67,6 +68,8 @@ type Node struct {
 	// inflation is the memory for large batches, shared by all that inflate.
 	inflation *record.Budget
 	url       string
+
+	firstAdmin string // the user that this start created; "" for none
 
 	unchecked atomic.Int64 // bytes of records since the free space was last read
 	checking  sync.Mutex   // one reads it at a time
@@ -256,6 +259,7 @@ func (n *Node) startAuth(ctx context.Context) error {
 		fmt.Fprintf(n.out, "First start: make the administrator at %s/ui/setup?token=%s (or by POST /v1/setup; %s makes one without)\n",
 			n.url, opened.SetupToken, config.AdminPasswordVariable)
 	}
+	n.firstAdmin = opened.AdminCreated
 	if opened.AdminCreated != "" {
 		n.logger.Info("the first administrator was created", "user", opened.AdminCreated)
 	}
@@ -295,16 +299,21 @@ func (n *Node) startServer(context.Context) error {
 	budget := inflight.New(max(int64(n.cfg.HTTPInflightBytes), 64<<20))
 	web.RegisterInflight(registry, budget)
 	metrics := web.NewMetrics(registry)
+	trail := audit.NewLog(audit.Config{Writer: audit.NewWriter(n.broker), Node: n.cfg.NodeID, Logger: n.logger, Now: n.now})
+	trail.RegisterMetrics(registry)
+	n.group.Go("audit", trail.Run)
+	n.noteFirstAdmin(trail)
 	gate := route.New(route.Config{
 		Service: n.auth.Service, Tokens: n.auth.Tokens, Logger: n.logger, Prefix: n.cfg.HTTP.PathPrefix,
 		Proxies: n.cfg.HTTP.TrustedProxies, Inflight: budget, Limits: n.broker,
+		Auditor: trail, Images: n.cluster,
 	})
 	api := rest.New(rest.Config{
 		Broker: n.broker, Auth: n.auth, Cluster: n.cluster, Process: n, Logger: n.logger, Now: n.now,
 		Version: buildinfo.Version, Metrics: metrics.Handler(), Inflight: budget,
 		MetricsPublic: n.cfg.HTTP.MetricsPublic || n.cfg.Dev,
 	})
-	doors := admin.New(admin.Config{Service: n.auth.Service, Authz: n.auth.Authorizer, Cluster: n.cluster})
+	doors := admin.New(admin.Config{Service: n.auth.Service, Authz: n.auth.Authorizer, Cluster: n.cluster, Broker: n.broker})
 	past := n.openHistory(metrics)
 	operate := ops.New(ops.Config{Broker: n.broker, Cluster: n.cluster, Now: n.now, History: past.history})
 	friends := web.AllowedOrigins(n.cfg.HTTP.CORSOrigins)
@@ -328,6 +337,21 @@ func (n *Node) startServer(context.Context) error {
 	n.onStop("the HTTP server", n.server.Shutdown)
 	n.onStop("waiting calls", func(context.Context) error { n.broker.Drain(); return nil })
 	return nil
+}
+
+// noteFirstAdmin writes down that the node made the first administrator by itself.
+func (n *Node) noteFirstAdmin(trail *audit.Log) {
+	if n.firstAdmin == "" {
+		return
+	}
+	by := "TIDEWIRE_ADMIN_PASSWORD"
+	if n.cfg.AdminPassword.Reveal() == "" {
+		by = "--dev"
+	}
+	trail.Note(audit.Entry{
+		Action: "create-user", Resource: audit.Resource{Type: "user", Name: n.firstAdmin}.String(), Outcome: audit.Success,
+		After: map[string]any{"admin": true, "disabled": false}, Details: map[string]any{"by": by},
+	})
 }
 
 func (n *Node) tlsConfig() (*tls.Config, error) {

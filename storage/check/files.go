@@ -27,6 +27,7 @@ const (
 	metadataFile  = "partition.metadata"
 	epochFile     = "leader-epoch-checkpoint"
 	compactedFile = "compacted"
+	keysFile      = "idempotency-keys"
 
 	logSuffix       = ".log"
 	indexSuffix     = ".index"
@@ -62,7 +63,7 @@ func isDataFile(name string) bool {
 }
 
 func isPartitionFile(name string) bool {
-	if name == metadataFile || name == epochFile || name == compactedFile {
+	if name == metadataFile || name == epochFile || name == compactedFile || name == keysFile {
 		return true
 	}
 	_, _, ok := parseName(name)

@@ -87,7 +87,7 @@ func (p *partition) run() error {
 	}
 	p.checkEnd()
 	p.completeIndexes()
-	for _, check := range []func() error{p.checkEpochs, p.checkAborted, p.repair} {
+	for _, check := range []func() error{p.checkEpochs, p.checkAborted, p.checkKeys, p.repair} {
 		if err := check(); err != nil {
 			return err
 		}
@@ -113,6 +113,7 @@ func (p *partition) list() error {
 		case ok && suffix == snapshotSuffix:
 			p.snaps = append(p.snaps, base)
 		case ok, e.Name == metadataFile, e.Name == epochFile:
+		case e.Name == keysFile:
 		case e.Name == compactedFile:
 			p.compacted = true
 		case isLeftOver(e.Name):

@@ -46,6 +46,8 @@ func checkHeader(h *record.BatchHeader) error {
 		return invalid("the batch has the producer id %d", h.ProducerID)
 	case h.ProducerID != model.NoProducer && (h.BaseSequence < 0 || h.ProducerEpoch < 0):
 		return invalid("the batch has a producer id, and no epoch or sequence")
+	case h.ProducerID == model.NoProducer && h.BaseSequence < -1:
+		return invalid("the batch has base sequence %d and no producer id: batches that were stored under an Idempotency-Key are read, and sent again, as records", h.BaseSequence)
 	case a.Has(record.AttrTransactional) && h.ProducerID == model.NoProducer:
 		return invalid("the batch is transactional, and has no producer id")
 	}
@@ -88,7 +90,7 @@ func (c *checking) cause(err error) error {
 	switch {
 	case why == nil:
 		return err
-	case errors.Is(why, errEnds), errors.Is(why, errLength), errors.Is(why, errBadNumber):
+	case errors.Is(why, errEnds), errors.Is(why, errLength), errors.Is(why, errBadNumber), errors.Is(why, errReserved):
 		return invalid("%s", why.Error())
 	}
 	return why
@@ -152,7 +154,11 @@ func (c *checking) headers(end int64) (payload int64) {
 	}
 	for range n {
 		name := s.int()
-		s.skip(name, end)
+		if name == int64(len(reserved)) {
+			c.name(end)
+		} else {
+			s.skip(name, end)
+		}
 		value := s.int()
 		if value != -1 {
 			s.skip(value, end)
@@ -163,6 +169,26 @@ func (c *checking) headers(end int64) (payload int64) {
 		payload += name + max(value, 0)
 	}
 	return payload
+}
+
+// reserved is the name of a header that only nodes write (storage/dedupe).
+const reserved = "tidewire-idem"
+
+var errReserved = errors.New("its header " + reserved + " is written by nodes alone")
+
+// name reads a header's name that is as long as the reserved one.
+func (c *checking) name(end int64) {
+	if int64(len(reserved)) > end-c.s.at() {
+		c.s.fail(errLength)
+		return
+	}
+	same := true
+	for i := range len(reserved) {
+		same = c.s.byte() == reserved[i] && same
+	}
+	if same && c.s.err == nil {
+		c.s.fail(errReserved)
+	}
 }
 
 func addTimestamps(base, delta int64) (ts int64, overflow bool) {

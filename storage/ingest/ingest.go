@@ -26,6 +26,7 @@ type Request struct {
 	Batches       int
 	Records       int
 	Transactional bool // some batch is
+	Idempotent    bool // some batch has a producer id
 	bytes         []byte
 }
 
@@ -52,6 +53,7 @@ func Parse(b []byte, maxRecords int) (Request, error) {
 		if q.Records += int(batch.Header.Count); q.Records > maxRecords {
 			return q, model.Errorf(model.RequestTooLarge, "a request takes at most %d records", maxRecords)
 		}
+		q.Idempotent = q.Idempotent || batch.Header.ProducerID >= 0
 		q.Transactional = q.Transactional || batch.Header.Attributes.Has(record.AttrTransactional)
 		rest = more
 	}

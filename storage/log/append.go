@@ -7,6 +7,7 @@ import (
 
 	"tidewire/internal/fsx"
 	"tidewire/internal/model"
+	"tidewire/storage/dedupe"
 	"tidewire/storage/epochs"
 	"tidewire/storage/index"
 	"tidewire/storage/producer"
@@ -25,6 +26,7 @@ type Appended struct {
 	Duplicate bool
 
 	idempotent bool // some batch has a producer id
+	keyed      bool // some batch was stored under an Idempotency-Key
 }
 
 // Append stores one or more whole batches at the log end, all or none of them. It
@@ -39,11 +41,21 @@ type Appended struct {
 // InvalidTransactionState (not transactional while the producer has a transaction open).
 // A batch with a producer id and without a sequence is a coordinator's.
 //
-// Other errors: CorruptBatch and RecordTooLarge (max.message.bytes),
+// Other errors: CorruptBatch and RecordTooLarge (max.message.bytes), RateLimited (no memory for an Idempotency-Key),
 // Fenced (an epoch below the log's), StorageFull, LeaderUnavailable (the process has no
 // descriptor left): nothing was appended; StorageError: the log has latched, and the
 // outcome is unknown.
 func (l *Log) Append(batches []byte, epoch model.LeaderEpoch, now int64) (Appended, error) {
+	a, err := l.append(batches, epoch, now)
+	if isErr(err, errNoKeyFile) { // not under the lock: it is synced
+		if err = l.BeginKeys(); err == nil {
+			a, err = l.append(batches, epoch, now)
+		}
+	}
+	return a, err
+}
+
+func (l *Log) append(batches []byte, epoch model.LeaderEpoch, now int64) (Appended, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err := l.appendableLocked(); err != nil {
@@ -63,6 +75,11 @@ func (l *Log) Append(batches []byte, epoch model.LeaderEpoch, now int64) (Append
 		}
 		if dup != nil {
 			return *dup, nil
+		}
+	}
+	if a.keyed {
+		if err := l.roomForKeyLocked(now); err != nil {
+			return Appended{}, err
 		}
 	}
 	return l.storeLocked(batches, a, now)
@@ -110,11 +127,15 @@ func (l *Log) stampLocked(b []byte, epoch model.LeaderEpoch, now int64) (Appende
 		if err != nil {
 			return a, frameError(err)
 		}
-		n := h.Size()
+		n, keyed := h.Size(), dedupe.Marked(&h)
+		limit := l.cfg.MaxMessageBytes
+		if keyed {
+			limit += dedupe.Overhead
+		}
 		switch {
 		case n > len(b):
 			return a, frameError(record.ErrShort)
-		case n > l.cfg.MaxMessageBytes:
+		case n > limit:
 			return a, model.Errorf(model.RecordTooLarge, "a batch has %d bytes; the topic takes at most %d (max.message.bytes)", n, l.cfg.MaxMessageBytes)
 		case h.Count == 0 || int64(h.Count) != int64(h.LastOffsetDelta)+1:
 			return a, model.Errorf(model.CorruptBatch, "the batch has %d records in %d offsets", h.Count, int64(h.LastOffsetDelta)+1)
@@ -128,7 +149,7 @@ func (l *Log) stampLocked(b []byte, epoch model.LeaderEpoch, now int64) (Appende
 		}
 		a.MaxTimestamp = max(a.MaxTimestamp, ts)
 		a.Batches++
-		a.idempotent = a.idempotent || h.ProducerID >= 0
+		a.idempotent, a.keyed = a.idempotent || h.ProducerID >= 0, a.keyed || keyed
 		next += model.Offset(h.Count)
 		b = b[n:]
 	}
@@ -182,11 +203,12 @@ func (l *Log) writeLocked(b []byte, now int64) error {
 			}
 			seg.note(&h, pos, l.cfg.IndexIntervalBytes)
 			l.noteEpochLocked(&h)
-			if h.ProducerID >= 0 {
-				b := record.Batch{Header: h, Bytes: run[:h.Size()]}
+			if b := (record.Batch{Header: h, Bytes: run[:h.Size()]}); h.ProducerID >= 0 {
 				if a, aborted := l.prods.Enter(&b, now); aborted {
 					seg.txn.Add(a)
 				}
+			} else if dedupe.Marked(&h) {
+				l.keys.Enter(&b)
 			}
 			pos += int64(h.Size())
 			next = h.NextOffset()
@@ -272,6 +294,7 @@ func (l *Log) rollLocked(base model.Offset, now int64) error {
 	l.snaps = append(l.snaps, pendingSnapshot{base, l.snapshotLocked()})
 	l.pending = append(l.pending, seg)
 	l.addSegmentLocked(s)
+	l.keys.Hurry()
 	return nil
 }
 
@@ -330,6 +353,7 @@ func (l *Log) cutBackLocked(m undo) error {
 	l.epochs, l.farAt = m.epochs, m.farAt
 	l.snaps = l.snaps[:m.snaps]
 	l.prods.Rollback()
+	l.keys.Truncate(l.LogEnd())
 	seg := l.activeLocked()
 	seg.since, seg.maxTsOff, seg.rollTs = m.since, m.maxTsOff, m.rollTs
 	seg.maxTs.Store(m.maxTs)

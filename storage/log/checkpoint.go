@@ -7,7 +7,6 @@ import (
 	"path"
 
 	"tidewire/internal/fsx"
-	"tidewire/internal/model"
 	"tidewire/storage/checkpoint"
 )
 
@@ -18,8 +17,6 @@ const (
 	logStartFile      = "log-start"
 	cleanerFile       = "cleaner"
 	cleanStopFile     = "clean-stop"
-
-	maxCheckpoint = 256 << 20
 )
 
 // The kinds of checkpoint, as indexes into arrays.
@@ -66,16 +63,16 @@ func loadCheckpoints(fsys fsx.FS, dir string, warn func(msg string, args ...any)
 	var gens [cpKinds]uint64
 	for i, name := range checkpointFiles {
 		var err error
-		if out.cp[i], out.have[i], err = loadCheckpoint(fsys, dir, name, warn); err != nil {
+		if out.cp[i], out.have[i], err = checkpoint.Load(fsys, dir, name, warn); err != nil {
 			return out, err
 		}
 		gens[i] = out.cp[i].Generation
 	}
 	var err error
-	if out.cleaner, _, err = loadCheckpoint(fsys, dir, cleanerFile, warn); err != nil {
+	if out.cleaner, _, err = checkpoint.Load(fsys, dir, cleanerFile, warn); err != nil {
 		return out, err
 	}
-	b, err := fsx.ReadFile(fsys, path.Join(dir, cleanStopFile), maxCheckpoint)
+	b, err := fsx.ReadFile(fsys, path.Join(dir, cleanStopFile), checkpoint.MaxFileSize)
 	if err != nil && !isErr(err, fs.ErrNotExist) {
 		return out, err
 	}
@@ -85,22 +82,4 @@ func loadCheckpoints(fsys fsx.FS, dir string, warn func(msg string, args ...any)
 		out.stranger = out.clean && !bytes.Equal(b, encodeCleanStop(gens, out.cleaner.Generation))
 	}
 	return out, nil
-}
-
-// loadCheckpoint reads one file; have says that it was there and whole.
-func loadCheckpoint(fsys fsx.FS, dir, name string, warn func(msg string, args ...any)) (c checkpoint.File, have bool, err error) {
-	empty := checkpoint.File{Points: map[logKey]model.Offset{}}
-	p := path.Join(dir, name)
-	b, err := fsx.ReadFile(fsys, p, maxCheckpoint)
-	if isErr(err, fs.ErrNotExist) {
-		return empty, false, nil
-	}
-	if err != nil {
-		return empty, false, err
-	}
-	if c, err = checkpoint.Decode(b, name); err != nil {
-		warn("checkpoint is damaged", "file", name, "err", err)
-		return empty, false, fsys.Rename(p, p+".damaged")
-	}
-	return c, true, nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"sync"
 	"sync/atomic"
 
 	"tidewire/internal/fsx"
@@ -73,7 +72,7 @@ type cleaned struct {
 	point  atomic.Int64 // everything below was clean after the last pass
 	failed atomic.Pointer[uncleanable]
 	run    atomic.Pointer[CleanProgress] // replaced as a whole
-	gate   cleanGate
+	gate   compact.Gate
 }
 
 // uncleanable is damage that stops compaction of a log; the log itself goes on.
@@ -85,53 +84,7 @@ type uncleanable struct {
 func (u *uncleanable) Error() string { return u.err.Error() }
 func (u *uncleanable) Unwrap() error { return u.err }
 
-// cleanGate lets one pass in at a time, and none while somebody holds it shut.
-type cleanGate struct {
-	mu     sync.Mutex
-	holds  int                // guarded by mu
-	cancel context.CancelFunc // guarded by mu: of the pass that runs
-	done   chan struct{}      // guarded by mu: closed at its end
-}
-
-var errNoPass = model.Errorf(model.LeaderUnavailable, "the log cannot be compacted now")
-
-// enter begins a pass, whose context ends when somebody shuts the gate.
-func (g *cleanGate) enter(ctx context.Context) (context.Context, func(), error) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.holds > 0 || g.done != nil {
-		return nil, nil, errNoPass
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	done := make(chan struct{})
-	g.cancel, g.done = cancel, done
-	return ctx, func() {
-		cancel()
-		g.mu.Lock()
-		g.cancel, g.done = nil, nil
-		g.mu.Unlock()
-		close(done)
-	}, nil
-}
-
-// shut ends the pass that runs, waits for its end, and lets none in until open.
-func (g *cleanGate) shut() (open func()) {
-	g.mu.Lock()
-	g.holds++
-	done := g.done
-	if done != nil {
-		g.cancel()
-	}
-	g.mu.Unlock()
-	if done != nil {
-		<-done
-	}
-	return func() {
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		g.holds--
-	}
-}
+var errNoPass = compact.ErrNoPass
 
 // Cleaning tells how far the pass over the log is; false when none runs.
 func (l *Log) Cleaning() (CleanProgress, bool) {
@@ -215,7 +168,7 @@ func (l *Log) firstTimestamp(seg *segment, now int64) int64 {
 			return now
 		}
 		defer l.store.putScanner(sc)
-		h, err := sc.header(0)
+		h, err := sc.Header(0)
 		if err != nil {
 			return now
 		}
@@ -249,7 +202,7 @@ func (l *Log) Clean(ctx context.Context, p CleanPolicy, now int64) (CleanResult,
 	if err := l.Failed(); err != nil {
 		return CleanResult{}, err
 	}
-	passCtx, leave, err := l.cleaned.gate.enter(ctx)
+	passCtx, leave, err := l.cleaned.gate.Enter(ctx)
 	if err != nil {
 		return CleanResult{}, err
 	}

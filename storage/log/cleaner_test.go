@@ -503,9 +503,7 @@ func TestAPassEndsAtOnceForWhoNeedsTheLog(t *testing.T) {
 					}
 					h.group.Go("interrupt", func(context.Context) { done <- interrupt(h, l) })
 					for held := false; !held; runtime.Gosched() {
-						l.cleaned.gate.mu.Lock()
-						held = l.cleaned.gate.holds > 0
-						l.cleaned.gate.mu.Unlock()
+						held = l.cleaned.gate.Held()
 					}
 					return nil
 				})

@@ -64,7 +64,7 @@ func (c *cleaning) run() (CleanResult, error) {
 	}
 	// What is replaced must lie below the recovery point on disk, or a start that checks
 	// everything above it would take its gaps for a loss.
-	if err := firstErr(l.MarkCompacted(), l.store.Checkpoint()); err != nil {
+	if err := firstErr(l.MarkCompacted(), l.store.Checkpoint(), l.saveKeys()); err != nil {
 		return c.res, err
 	}
 	for hi > lo+1 && segs[hi-1].base >= covered {
@@ -131,16 +131,16 @@ func (c *cleaning) scan(seg *segment, fn func(b *record.Batch, last bool) error)
 		return err
 	}
 	defer l.store.putScanner(sc)
-	for pos := int64(0); pos < sc.size; {
+	for pos := int64(0); pos < sc.Size; {
 		if err := c.ctx.Err(); err != nil {
 			return err
 		}
-		h, err := sc.header(pos)
+		h, err := sc.Header(pos)
 		off, n := h.BaseOffset, int64(h.Size())
 		if err == nil {
 			var b record.Batch
-			if b, err = sc.batch(pos, &h); err == nil {
-				err = fn(&b, pos+n == sc.size)
+			if b, err = sc.Batch(pos, &h); err == nil {
+				err = fn(&b, pos+n == sc.Size)
 			}
 		}
 		if isErr(err, record.ErrShort) || model.HasCode(err, model.CorruptBatch) || model.HasCode(err, model.RecordTooLarge) {

@@ -23,6 +23,7 @@ type Config struct {
 	SegmentIndexBytes  int   // segment.index.bytes; default 10 MiB
 	MaxMessageBytes    int   // max.message.bytes, of one stored batch with its header; default 1 MiB + 12
 	LogAppendTime      bool  // message.timestamp.type=LogAppendTime
+	DedupeWindowMs     int64 // dedupe.window.ms; negative: none; default 5 min
 	WriteCaching       bool  // write.caching: the stable end follows the log end at once
 }
 
@@ -34,6 +35,7 @@ const (
 	DefaultIndexIntervalBytes = 4096
 	DefaultSegmentIndexBytes  = 10 << 20
 	DefaultMaxMessageBytes    = 1<<20 + 12
+	DefaultDedupeWindowMs     = 5 * 60 * 1000
 )
 
 func (c Config) withDefaults() Config {
@@ -46,6 +48,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.FileDeleteDelayMs == 0 {
 		c.FileDeleteDelayMs = DefaultFileDeleteDelayMs
+	}
+	if c.DedupeWindowMs == 0 {
+		c.DedupeWindowMs = DefaultDedupeWindowMs
 	}
 	if c.IndexIntervalBytes <= 0 {
 		c.IndexIntervalBytes = DefaultIndexIntervalBytes
@@ -80,6 +85,9 @@ type StoreOptions struct {
 	// DedupeBufferBytes is the memory for the keys of what one pass of compaction covers, at
 	// 24 bytes a key; default 128 MiB. It is taken while a pass runs, and no more than it needs.
 	DedupeBufferBytes int64
+	// KeyMemory is the memory for Idempotency-Keys of all logs, dedupe.EntryBytes each; default
+	// 128 MiB. Beyond it leaders refuse further keys with RateLimited.
+	KeyMemory int64
 	// MaxOpenFiles is how many files are open at once at most; default files.DefaultLimit, and
 	// at least files.MinLimit.
 	MaxOpenFiles int
@@ -103,6 +111,9 @@ func (o StoreOptions) withDefaults() StoreOptions {
 	}
 	if o.DedupeBufferBytes <= 0 {
 		o.DedupeBufferBytes = 128 << 20
+	}
+	if o.KeyMemory <= 0 {
+		o.KeyMemory = 128 << 20
 	}
 	if o.MaxOpenFiles <= 0 {
 		o.MaxOpenFiles = files.DefaultLimit

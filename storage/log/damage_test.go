@@ -13,6 +13,7 @@ import (
 
 	"tidewire/internal/fsx"
 	"tidewire/internal/model"
+	"tidewire/storage/checkpoint"
 	"tidewire/storage/epochs"
 	"tidewire/storage/record"
 )
@@ -164,10 +165,12 @@ func TestLogThatEndsBelowItsRecoveryPointIsRefused(t *testing.T) {
 			name := lastSegment(t, mem, logSuffix)
 			truncate(t, mem, name, fileSize(t, mem, name)-5)
 		},
-		"empty":         func(t *testing.T, mem *fsx.Mem) { truncate(t, mem, lastSegment(t, mem, logSuffix), 0) },
-		"segment gone":  func(t *testing.T, mem *fsx.Mem) { require.NoError(t, mem.Remove(lastSegment(t, mem, logSuffix))) },
-		"folder gone":   func(t *testing.T, mem *fsx.Mem) { require.NoError(t, fsx.RemoveAll(mem, logDir)) },
-		"metadata gone": func(t *testing.T, mem *fsx.Mem) { require.NoError(t, fsx.RemoveAll(mem, logDir+"/"+metadataFile)) },
+		"empty":        func(t *testing.T, mem *fsx.Mem) { truncate(t, mem, lastSegment(t, mem, logSuffix), 0) },
+		"segment gone": func(t *testing.T, mem *fsx.Mem) { require.NoError(t, mem.Remove(lastSegment(t, mem, logSuffix))) },
+		"folder gone":  func(t *testing.T, mem *fsx.Mem) { require.NoError(t, fsx.RemoveAll(mem, logDir)) },
+		"metadata gone": func(t *testing.T, mem *fsx.Mem) {
+			require.NoError(t, fsx.RemoveAll(mem, logDir+"/"+checkpoint.MetadataFile))
+		},
 	}
 	for name, fn := range damage {
 		for _, stop := range []func(*harness){checkpointed, cleanStop} {

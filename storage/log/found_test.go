@@ -11,6 +11,7 @@ import (
 
 	"tidewire/internal/fsx"
 	"tidewire/internal/model"
+	"tidewire/storage/checkpoint"
 	"tidewire/storage/epochs"
 	"tidewire/storage/record"
 )
@@ -383,13 +384,13 @@ func TestAChangedTopicIDIsRefused(t *testing.T) {
 	t.Parallel()
 	mem := fsx.NewMem()
 	h, cfg, want := filled(t, mem, 50, cleanStop)
-	name := path.Join(logDir, metadataFile)
-	good := fileBytes(t, mem, metadataFile)
-	require.NoError(t, fsx.WriteFile(mem, name, encodeMetadata(model.TopicID{9})))
+	name := path.Join(logDir, checkpoint.MetadataFile)
+	good := fileBytes(t, mem, checkpoint.MetadataFile)
+	require.NoError(t, fsx.WriteFile(mem, name, checkpoint.EncodeMetadata(model.TopicID{9})))
 	h.start()
 	_, err := h.store.Open(testID, "events", 0, cfg)
 	require.True(t, model.HasCode(err, model.StorageError), "%v", err)
-	require.Contains(t, err.Error(), metadataFile)
+	require.Contains(t, err.Error(), checkpoint.MetadataFile)
 	require.NoError(t, h.stop())
 	require.NoError(t, fsx.WriteFile(mem, name, good))
 	h.start()
@@ -622,7 +623,7 @@ func TestACleanerCheckpointThatIsNotOfTheLastStopIsDropped(t *testing.T) {
 	waitStable(t, l)
 	l.SetHighWatermark(l.LogEnd())
 	mustClean(t, l, 1000)
-	old, err := fsx.ReadFile(mem, "/data/"+cleanerFile, maxCheckpoint)
+	old, err := fsx.ReadFile(mem, "/data/"+cleanerFile, checkpoint.MaxFileSize)
 	require.NoError(t, err)
 	require.NoError(t, l.TruncateTo(2))
 	require.EqualValues(t, 2, l.cleaned.point.Load())

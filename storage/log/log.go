@@ -9,6 +9,7 @@ import (
 
 	"tidewire/internal/fsx"
 	"tidewire/internal/model"
+	"tidewire/storage/dedupe"
 	"tidewire/storage/epochs"
 	"tidewire/storage/producer"
 	"tidewire/storage/syncer"
@@ -48,6 +49,7 @@ type Log struct {
 	dirDirty  bool              // guarded by mu: the folder has entries made or removed since its last sync
 	prods     producer.State    // guarded by mu, but for its view
 	snaps     []pendingSnapshot // guarded by mu: of rolls, not yet written
+	keys      *dedupe.Index     // guarded by mu; its file is written under cutMu
 	lastSnap  model.Offset      // guarded by mu: the newest snapshot on disk; -1 when not known
 	closed    bool              // guarded by mu
 	farAt     model.Offset      // guarded by mu: of the newest batch behind a far gap; see heldLocked
@@ -114,6 +116,7 @@ func (l *Log) SetConfig(cfg Config) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.cfg = cfg.withDefaults()
+	l.keys.SetWindow(l.cfg.DedupeWindowMs)
 	l.caching.Store(cfg.WriteCaching)
 	if cfg.WriteCaching && l.Failed() == nil {
 		l.stable.Store(l.logEnd.Load())
@@ -216,5 +219,6 @@ func (l *Log) closeFiles() error {
 	for _, s := range *l.segs.Load() {
 		err = firstErr(err, s.close())
 	}
+	l.keys.Release()
 	return err
 }

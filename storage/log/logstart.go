@@ -86,7 +86,7 @@ func (s *Store) moveStartsCpLocked(moves []StartMove) {
 	for _, i := range moved {
 		m := &moves[i]
 		if err != nil {
-			m.Err = m.Log.checkpointError(err)
+			m.Err = m.Log.fileError(logStartFile, err)
 			delete(points, m.Log.key) // so that the next checkpoint writes again
 			continue
 		}
@@ -115,16 +115,16 @@ func (s *Store) checkMove(m *StartMove) error {
 	return m.Log.appendableLocked()
 }
 
-// checkpointError is what became of a log whose checkpoint could not be written. It does
-// not latch the log: nothing of its records was touched.
-func (l *Log) checkpointError(err error) error {
+// fileError is what became of a log of which a file beside its records could not be written.
+// It does not latch the log: nothing of its records was touched.
+func (l *Log) fileError(name string, err error) error {
 	switch {
 	case fsx.IsNoSpace(err):
 		return model.Errorf(model.StorageFull, "the disk is full").WithCause(err)
 	case fsx.IsNoDescriptor(err):
 		return noDescriptor(err)
 	}
-	return l.storageError("write "+logStartFile, err)
+	return l.storageError("write "+name, err)
 }
 
 // publishStart makes a log start visible whose checkpoint is synced, unless a truncation
@@ -180,6 +180,9 @@ func (l *Log) dropBelowStart(now time.Time) (segments int, bytes int64) {
 		err = l.ensureSnapshot(slices.Concat(gone, *l.segs.Load()), first)
 	}
 	if err == nil {
+		err = l.saveKeysCutLocked()
+	}
+	if err == nil {
 		err = l.flushEpochs() // what the headers say of the epoch in force goes with them
 	}
 	if err == nil {
@@ -194,7 +197,7 @@ func (l *Log) dropBelowStart(now time.Time) (segments int, bytes int64) {
 		segments++
 		bytes += seg.size.Load()
 		l.renameDropped(seg)
-		l.store.bin.add(seg, due)
+		l.store.bin.Add(dropped{seg}, due)
 	}
 	l.store.log.Info("segments deleted", "log", l.name, "segments", segments, "bytes", bytes, "log_start", l.LogStart())
 	return segments, bytes
@@ -220,7 +223,7 @@ func (l *Log) keepDropped(gone []*segment, err error) {
 		_ = l.fail(l.storageError("sync the folder", err))
 	}
 	for _, seg := range gone { // the next start removes them
-		l.store.bin.closeSegment(seg)
+		l.store.bin.CloseNow(dropped{seg})
 	}
 }
 
@@ -313,6 +316,33 @@ func (l *Log) renameDropped(seg *segment) {
 	}
 }
 
+// deletedSuffix marks the files of a segment that is not part of the log any more, as
+// Kafka marks them.
+const deletedSuffix = ".deleted"
+
+// parseDeleted reads a file name such as 00000000000000000042.index.deleted.
+func parseDeleted(name string) (model.Offset, bool) {
+	for _, suffix := range segmentSuffixes {
+		if base, ok := parseBase(name, suffix+deletedSuffix); ok {
+			return base, true
+		}
+	}
+	return 0, false
+}
+
+// dropped is a segment whose files wait to be deleted.
+type dropped struct{ *segment }
+
+func (d dropped) Close() error { return d.close() }
+
+func (d dropped) Files() []string {
+	out := make([]string, 0, len(segmentSuffixes))
+	for _, suffix := range segmentSuffixes {
+		out = append(out, d.path+suffix+deletedSuffix)
+	}
+	return out
+}
+
 // dropBelow removes, before a log is recovered, what an earlier run left of deleted
 // segments: files that are marked so, segments that lie below the log start as a whole,
 // and indexes of such segments whose log is gone. So a deletion that a power cut has made
@@ -340,6 +370,11 @@ func (r *recovery) dropBelow(start model.Offset) error {
 			return err
 		} else if err != nil {
 			r.l.store.log.Warn("producers below the log start are not known", "log", r.l.name, "err", err)
+		}
+		if err := r.keepKeys(first); fsx.IsNoSpace(err) || fsx.IsNoDescriptor(err) {
+			return err
+		} else if err != nil {
+			r.l.store.log.Warn("idempotency keys below the log start are not known", "log", r.l.name, "err", err)
 		}
 	}
 	// A killed process may have left the next segment's name to the page cache.

@@ -399,7 +399,8 @@ func (m *full) verify(t *rapid.T) {
 			e, end := m.l.EpochEnd(b.epoch)
 			require.Equal(t, b.epoch, e)
 			if i+1 < len(m.batches) {
-				require.Equal(t, m.batches[i+1].base, end)
+				// Within a gap the file may know of an epoch of which nothing is left.
+				require.True(t, end > b.last && end <= m.batches[i+1].base, "the epoch %d ends at %d", e, end)
 			} else {
 				require.Equal(t, m.end(), end)
 			}

@@ -137,7 +137,7 @@ func (l *Log) readSegment(dst []byte, seg *segment, from, limit model.Offset, ma
 	n := int(min(int64(max(maxBytes, h.Size())), size-pos))
 	at := len(dst)
 	dst = slices.Grow(dst, n)
-	if err := fsx.ReadFull(sc.f, dst[at:at+n], pos); err != nil {
+	if err := fsx.ReadFull(sc.F, dst[at:at+n], pos); err != nil {
 		return dst[:at], false, err
 	}
 	keep, err := l.wholeBatches(dst[at:at+n], h.BaseOffset, limit, l.reach(seg))
@@ -192,7 +192,7 @@ func within(h *record.BatchHeader, reach model.Offset) error {
 // locateNext is locate for a reader, who must not step over a hole.
 func (l *Log) locateNext(seg *segment, sc *scanner, from model.Offset) (int64, record.BatchHeader, error) {
 	pos, h, err := l.locate(seg, sc, from)
-	if err == nil && pos < sc.size && h.BaseOffset > from {
+	if err == nil && pos < sc.Size && h.BaseOffset > from {
 		if err := firstErr(l.follows(h.BaseOffset, max(from, seg.base)), within(&h, l.reach(seg))); err != nil {
 			return pos, h, l.damage(seg, pos, from, err)
 		}
@@ -207,8 +207,8 @@ func (l *Log) locate(seg *segment, sc *scanner, off model.Offset) (int64, record
 	if err != nil {
 		return 0, record.BatchHeader{}, err
 	}
-	for pos < sc.size {
-		h, err := sc.header(pos)
+	for pos < sc.Size {
+		h, err := sc.Header(pos)
 		if err != nil {
 			return 0, h, l.damage(seg, pos, off, err)
 		}
@@ -227,7 +227,7 @@ var errGap = model.Errorf(model.CorruptBatch, "the segment ends before this offs
 func (l *Log) floorPosition(seg *segment, sc *scanner, off model.Offset) (int64, error) {
 	e, ok, err := seg.off.Floor(relative(off, seg.base))
 	if err == nil && ok {
-		h, herr := sc.headerWithin(e.Val)
+		h, herr := sc.HeaderWithin(e.Val)
 		if herr == nil && relative(h.LastOffset(), seg.base) == e.Key {
 			return e.Val, nil
 		}
@@ -244,14 +244,6 @@ func (l *Log) floorPosition(seg *segment, sc *scanner, off model.Offset) (int64,
 	}
 	l.repairIndexes(seg, err)
 	return 0, nil
-}
-
-// headerWithin is header for a position that may be anything.
-func (sc *scanner) headerWithin(pos int64) (record.BatchHeader, error) {
-	if pos < 0 || pos >= sc.size {
-		return record.BatchHeader{}, record.ErrShort
-	}
-	return sc.header(pos)
 }
 
 // repairIndexes rebuilds both indexes of a segment from its log. It holds the
@@ -290,7 +282,7 @@ func (l *Log) rebuildLocked(seg *segment, sealed bool) error {
 		return err
 	}
 	for pos := int64(0); pos < size; {
-		h, err := sc.header(pos)
+		h, err := sc.Header(pos)
 		if err != nil {
 			return l.damage(seg, pos, seg.base, err)
 		}

@@ -10,6 +10,8 @@ import (
 
 	"tidewire/internal/fsx"
 	"tidewire/internal/model"
+	"tidewire/storage/checkpoint"
+	"tidewire/storage/dedupe"
 	"tidewire/storage/epochs"
 	"tidewire/storage/index"
 	"tidewire/storage/syncer"
@@ -34,7 +36,8 @@ type recovery struct {
 }
 
 func (s *Store) newLog(key logKey, name string, cfg Config) *Log {
-	l := &Log{store: s, key: key, name: name, dir: path.Join(s.path(topicsDir), name), cfg: cfg}
+	l := &Log{store: s, key: key, name: name, dir: path.Join(s.path(topicsDir), name), cfg: cfg, keys: dedupe.NewIndex(s.keyBudget)}
+	l.keys.SetWindow(cfg.DedupeWindowMs)
 	l.member = syncer.NewMember(l.sync, l.tell)
 	l.caching.Store(cfg.WriteCaching)
 	return l
@@ -82,7 +85,7 @@ func (s *Store) openLog(key logKey, name string, cfg Config) (*Log, error) {
 		}
 	}
 	l.segs.Store(&r.segs)
-	if err := r.tidySnapshots(end); err != nil {
+	if err := firstErr(r.tidySnapshots(end), r.settleKeys(end)); err != nil {
 		return nil, r.fail(err)
 	}
 	if clean > end {
@@ -115,6 +118,7 @@ var errNoFirst = errors.New("the first segment begins above the log start, so th
 
 // fail closes what is open and gives I/O errors their code.
 func (r *recovery) fail(err error) error {
+	r.l.keys.Release()
 	for _, seg := range r.segs {
 		_ = seg.close()
 	}
@@ -143,19 +147,19 @@ func (r *recovery) adoptFolder(seen bool) error {
 	if !exists {
 		return r.makeFolder()
 	}
-	b, err := fsx.ReadFile(s.fs, path.Join(l.dir, metadataFile), maxMetadataFile)
+	b, err := fsx.ReadFile(s.fs, path.Join(l.dir, checkpoint.MetadataFile), checkpoint.MaxMetadataFile)
 	if err != nil && !isErr(err, fs.ErrNotExist) {
 		return err
 	}
 	var id model.TopicID
 	if err == nil {
-		id, err = decodeMetadata(b)
+		id, err = checkpoint.DecodeMetadata(b)
 	}
 	switch {
 	case err == nil && id == l.key.ID:
 		return nil
 	case err == nil && seen: // it was this log's when the checkpoint was written
-		return l.storageError("open "+path.Join(l.dir, metadataFile), fmt.Errorf("the folder is of the topic id %s, though the checkpoints know the log", id))
+		return l.storageError("open "+path.Join(l.dir, checkpoint.MetadataFile), fmt.Errorf("the folder is of the topic id %s, though the checkpoints know the log", id))
 	case err == nil:
 		s.log.Warn("the folder belongs to another topic id", "log", l.name, "found", id, "wanted", l.key.ID)
 		if err := s.discard(l.name, id, ""); err != nil {
@@ -178,7 +182,7 @@ func (r *recovery) makeFolder() error {
 	if err := s.fs.MkdirAll(l.dir); err != nil {
 		return err
 	}
-	return fsx.WriteFile(s.fs, path.Join(l.dir, metadataFile), encodeMetadata(l.key.ID))
+	return fsx.WriteFile(s.fs, path.Join(l.dir, checkpoint.MetadataFile), checkpoint.EncodeMetadata(l.key.ID))
 }
 
 // list finds the segments.
@@ -216,7 +220,7 @@ func (r *recovery) run(start model.Offset) (model.Offset, error) {
 		if err := r.l.removeSnapshots(func(model.Offset) bool { return true }); err != nil {
 			return 0, err
 		}
-		return start, r.firstSegment(start)
+		return start, firstErr(r.firstSegment(start), r.loadKeys(start))
 	}
 	r.loadEpochs()
 	first := r.firstUnsure()
@@ -227,7 +231,9 @@ func (r *recovery) run(start model.Offset) (model.Offset, error) {
 		if end, ok, err := r.quickTail(); err != nil {
 			return 0, err
 		} else if ok {
-			r.state, err = r.producerState(len(r.segs), end)
+			if r.state, err = r.producerState(len(r.segs), end); err == nil {
+				err = r.loadKeys(end)
+			}
 			return end, err
 		}
 	}
@@ -237,6 +243,9 @@ func (r *recovery) run(start model.Offset) (model.Offset, error) {
 	err := r.l.removeSnapshots(func(off model.Offset) bool { r.removed = r.removed || off > base; return off > base })
 	if err == nil {
 		r.state, err = r.producerState(first, base)
+	}
+	if err == nil {
+		err = r.loadKeys(base)
 	}
 	if err != nil {
 		return 0, err
@@ -346,8 +355,8 @@ func (r *recovery) noteEpochs(seg *segment) error {
 		return err
 	}
 	defer r.l.store.putScanner(sc)
-	for pos := int64(0); pos < sc.size; {
-		h, err := sc.header(pos)
+	for pos := int64(0); pos < sc.Size; {
+		h, err := sc.Header(pos)
 		if err != nil {
 			return r.l.damage(seg, pos, seg.base, err)
 		}
@@ -377,4 +386,13 @@ func (r *recovery) quickTail() (model.Offset, bool, error) {
 	}
 	seg.known.Store(true)
 	return next, true, nil
+}
+
+// topicIDOf reads the topic id of a folder that is not open.
+func (s *Store) topicIDOf(folder string) (model.TopicID, error) {
+	b, err := fsx.ReadFile(s.fs, path.Join(s.path(topicsDir), folder, checkpoint.MetadataFile), checkpoint.MaxMetadataFile)
+	if err != nil {
+		return model.TopicID{}, err
+	}
+	return checkpoint.DecodeMetadata(b)
 }

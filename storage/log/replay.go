@@ -5,6 +5,7 @@ import (
 
 	"tidewire/internal/fsx"
 	"tidewire/internal/model"
+	"tidewire/storage/dedupe"
 	"tidewire/storage/index"
 	"tidewire/storage/producer"
 	"tidewire/storage/record"
@@ -27,7 +28,9 @@ func (l *Log) stateAt(segs []*segment, off model.Offset) (*replayed, error) {
 	if err != nil {
 		return nil, err
 	}
-	st := &replayed{from: segs[0].base, hw: l.HighWatermark(), now: l.store.o.Now().UnixMilli(), aborted: map[model.Offset][]AbortedTransaction{}}
+	// A pass of compaction ended at or below the high watermark, of which no more may be known.
+	hw := max(l.HighWatermark(), model.Offset(l.cleaned.point.Load()))
+	st := &replayed{from: segs[0].base, hw: hw, now: l.store.o.Now().UnixMilli(), aborted: map[model.Offset][]AbortedTransaction{}}
 	for i := len(all) - 1; i >= 0; i-- {
 		if all[i] > off || all[i] < segs[0].base { // batches above the latter are gone
 			continue
@@ -70,9 +73,9 @@ func (l *Log) markersFrom(segs []*segment, off model.Offset) (map[model.Producer
 		if err != nil {
 			return nil, err
 		}
-		for pos := int64(0); err == nil && pos < sc.size; {
+		for pos := int64(0); err == nil && pos < sc.Size; {
 			var h record.BatchHeader
-			if h, err = sc.header(pos); err == nil && h.BaseOffset >= off && h.Attributes.Has(record.AttrControl) {
+			if h, err = sc.Header(pos); err == nil && h.BaseOffset >= off && h.Attributes.Has(record.AttrControl) {
 				marked[h.ProducerID] = true
 			}
 			pos += int64(h.Size())
@@ -102,7 +105,24 @@ func (l *Log) replay(segs []*segment, st *replayed, to model.Offset) error {
 }
 
 func (l *Log) replaySegment(seg *segment, st *replayed, to model.Offset) error {
-	at, err := l.cutPosition(seg, max(st.from, seg.base))
+	return l.eachBatch(seg, st.from, to, func(sc *scanner, pos int64, h *record.BatchHeader) error {
+		if h.ProducerID < 0 {
+			return nil
+		}
+		b, err := sc.Batch(pos, h)
+		if err != nil {
+			return err
+		}
+		if a, ok := st.Replay(&b, st.hw, st.now); ok {
+			st.aborted[seg.base] = append(st.aborted[seg.base], a)
+		}
+		return nil
+	})
+}
+
+// eachBatch gives the headers of a segment's batches in [from, to), and where they are.
+func (l *Log) eachBatch(seg *segment, from, to model.Offset, fn func(*scanner, int64, *record.BatchHeader) error) error {
+	at, err := l.cutPosition(seg, max(from, seg.base))
 	if err != nil {
 		return err
 	}
@@ -111,22 +131,16 @@ func (l *Log) replaySegment(seg *segment, st *replayed, to model.Offset) error {
 		return err
 	}
 	defer l.store.putScanner(sc)
-	for pos := at.pos; pos < sc.size; {
-		h, err := sc.header(pos)
+	for pos := at.pos; pos < sc.Size; {
+		h, err := sc.Header(pos)
 		if err != nil {
 			return l.damage(seg, pos, seg.base, err)
 		}
 		if h.BaseOffset >= to {
 			break
 		}
-		if h.ProducerID >= 0 {
-			b, err := sc.batch(pos, &h)
-			if err != nil {
-				return err
-			}
-			if a, ok := st.Replay(&b, st.hw, st.now); ok {
-				st.aborted[seg.base] = append(st.aborted[seg.base], a)
-			}
+		if err := fn(sc, pos, &h); err != nil {
+			return err
 		}
 		pos += int64(h.Size())
 	}
@@ -234,14 +248,17 @@ func (r *recovery) tidySnapshots(end model.Offset) error {
 
 // enter applies a batch that validation has checked.
 func (r *recovery) enter(seg *segment, sc *scanner, pos int64, h *record.BatchHeader) error {
-	if h.ProducerID < 0 {
+	keyed := dedupe.Marked(h)
+	if h.ProducerID < 0 && !keyed {
 		return nil
 	}
-	b, err := sc.batch(pos, h)
+	b, err := sc.Batch(pos, h)
 	if err != nil {
 		return err
 	}
-	if a, aborted := r.state.Replay(&b, r.state.hw, r.state.now); aborted {
+	if keyed {
+		r.l.keys.Enter(&b)
+	} else if a, aborted := r.state.Replay(&b, r.state.hw, r.state.now); aborted {
 		seg.txn.Add(a)
 	}
 	return nil

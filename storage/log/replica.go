@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"tidewire/internal/model"
+	"tidewire/storage/dedupe"
 	"tidewire/storage/record"
 )
 
@@ -32,6 +33,12 @@ func (l *Log) AppendReplica(batches []byte, compacted bool, now int64) (Appended
 	for {
 		marked := l.compacted.Load()
 		gap, stored, err := l.appendReplica(batches, a, replicaAppend{mayMark: compacted && !marked, now: now})
+		if isErr(err, errNoKeyFile) {
+			if err := l.BeginKeys(); err != nil {
+				return Appended{}, err
+			}
+			continue
+		}
 		if !gap || err != nil {
 			return stored, err
 		}
@@ -74,6 +81,7 @@ func checkReplica(batches []byte) (Appended, error) {
 		if a.Batches == 0 {
 			a.First = h.BaseOffset
 		}
+		a.keyed = a.keyed || dedupe.Marked(h)
 		epoch, next, rest = h.LeaderEpoch, h.NextOffset(), more
 		a.MaxTimestamp = max(a.MaxTimestamp, h.MaxTimestamp)
 	}
@@ -91,6 +99,9 @@ func (l *Log) appendReplica(batches []byte, a Appended, r replicaAppend) (gap bo
 	defer l.mu.Unlock()
 	if err := l.appendableLocked(); err != nil {
 		return false, Appended{}, err
+	}
+	if a.keyed && !l.keys.Filed() {
+		return false, Appended{}, errNoKeyFile
 	}
 	first, err := record.ParseHeader(batches)
 	if err != nil {

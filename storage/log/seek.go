@@ -69,8 +69,8 @@ func (l *Log) seekSegment(seg *segment, q seek) (model.Offset, int64, bool, erro
 	if err != nil {
 		return 0, 0, false, err
 	}
-	for pos < sc.size {
-		h, err := sc.header(pos)
+	for pos < sc.Size {
+		h, err := sc.Header(pos)
 		if err != nil {
 			return 0, 0, false, l.damage(seg, pos, seg.base, err)
 		}
@@ -115,7 +115,7 @@ func (l *Log) timePosition(seg *segment, sc *scanner, q seek) (int64, error) {
 func (l *Log) entryBatch(seg *segment, sc *scanner, e index.Entry) (int64, error) {
 	last := seg.base + model.Offset(e.Val)
 	pos, h, err := l.locate(seg, sc, last)
-	if err == nil && pos < sc.size && h.LastOffset() == last && h.MaxTimestamp == e.Key {
+	if err == nil && pos < sc.Size && h.LastOffset() == last && h.MaxTimestamp == e.Key {
 		return pos, nil
 	}
 	if err != nil && passes(err) {
@@ -131,7 +131,7 @@ func (l *Log) loadMaxTimestamp(seg *segment, sc *scanner) {
 		return
 	}
 	n, last := seg.tim.State()
-	if n == 0 && sc.size == 0 {
+	if n == 0 && sc.Size == 0 {
 		seg.known.Store(true)
 		return
 	}
@@ -151,7 +151,7 @@ func (l *Log) loadMaxTimestamp(seg *segment, sc *scanner) {
 }
 
 func (l *Log) seekBatch(sc *scanner, pos int64, h *record.BatchHeader, q seek) (model.Offset, int64, bool, error) {
-	b, err := sc.batch(pos, h)
+	b, err := sc.Batch(pos, h)
 	if err != nil {
 		return 0, 0, false, err
 	}

@@ -219,62 +219,6 @@ func (s *segment) remove() error {
 	return err
 }
 
-// scanner reads a segment's file in windows.
-type scanner struct {
-	f     io.ReaderAt
-	size  int64
-	chunk int
-	buf   []byte
-	start int64 // position of buf[0] in the file
-}
-
-func (sc *scanner) reset(f io.ReaderAt, size int64, chunk int) {
-	*sc = scanner{f: f, size: size, chunk: chunk, buf: sc.buf[:0]}
-}
-
-// window gives n bytes at pos; fewer only at the end of the file.
-func (sc *scanner) window(pos int64, n int) ([]byte, error) {
-	if rest := sc.size - pos; int64(n) > rest {
-		n = int(max(rest, 0))
-	}
-	if off := pos - sc.start; off >= 0 && off+int64(n) <= int64(len(sc.buf)) {
-		return sc.buf[off : off+int64(n)], nil
-	}
-	want := int(min(int64(max(n, sc.chunk)), sc.size-pos))
-	if cap(sc.buf) < want {
-		sc.buf = make([]byte, want)
-	}
-	sc.buf, sc.start = sc.buf[:want], pos
-	if err := fsx.ReadFull(sc.f, sc.buf, pos); err != nil {
-		sc.buf = sc.buf[:0]
-		return nil, err
-	}
-	return sc.buf[:n], nil
-}
-
-// header decodes the batch header at pos; ErrShort when the file ends before the
-// batch does.
-func (sc *scanner) header(pos int64) (record.BatchHeader, error) {
-	b, err := sc.window(pos, record.HeaderSize)
-	if err != nil {
-		return record.BatchHeader{}, err
-	}
-	h, err := record.ParseHeader(b)
-	if err == nil && int64(h.Size()) > sc.size-pos {
-		err = record.ErrShort
-	}
-	return h, err
-}
-
-// batch gives the whole batch at pos, whose header is h.
-func (sc *scanner) batch(pos int64, h *record.BatchHeader) (record.Batch, error) {
-	b, err := sc.window(pos, h.Size())
-	if err != nil {
-		return record.Batch{}, err
-	}
-	return record.Batch{Header: *h, Bytes: b}, nil
-}
-
 // relative is the distance of an offset from its segment's base.
 func relative(o, base model.Offset) int64 { return int64(o - base) }
 

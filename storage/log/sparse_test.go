@@ -5,6 +5,7 @@ import (
 	"hash/crc32"
 
 	"tidewire/internal/model"
+	"tidewire/storage/dedupe"
 	"tidewire/storage/record"
 )
 
@@ -20,6 +21,7 @@ type sparse struct {
 	pepoch    model.ProducerEpoch
 	seq       int32
 	plain     bool // no producer
+	stamp     *dedupe.Stamp
 }
 
 type sparseRec struct {
@@ -48,12 +50,22 @@ func (s sparse) encode() []byte {
 			body = binary.AppendVarint(body, int64(len(f)))
 			body = append(body, f...)
 		}
-		body = binary.AppendVarint(body, 0)
+		if s.stamp != nil && i == 0 {
+			h := s.stamp.Header()
+			body = binary.AppendVarint(body, 1)
+			body = append(binary.AppendVarint(body, int64(len(h.Name))), h.Name...)
+			body = append(binary.AppendVarint(body, int64(len(h.Value))), h.Value...)
+		} else {
+			body = binary.AppendVarint(body, 0)
+		}
 		out = binary.AppendVarint(out, int64(len(body)))
 		out = append(out, body...)
 	}
 	if s.plain {
 		s.pid, s.pepoch, s.seq = -1, -1, -1
+	}
+	if s.stamp != nil {
+		s.seq = dedupe.MarkSequence
 	}
 	be.PutUint64(out, uint64(s.base))
 	be.PutUint32(out[8:], uint32(len(out)-12))

@@ -1,10 +1,6 @@
 package log
 
 import (
-	"context"
-	"sync"
-	"sync/atomic"
-
 	"tidewire/internal/fsx"
 	"tidewire/internal/model"
 	"tidewire/storage/syncer"
@@ -25,7 +21,7 @@ func (s *Store) Close() error {
 	s.loopDone.Wait()
 	s.sched.Close()
 
-	s.bin.close()
+	s.bin.Close()
 	logs := s.openLogs()
 	err := s.forEach(logs, (*Log).finish)
 	s.cpMu.Lock()
@@ -54,7 +50,7 @@ func (s *Store) Close() error {
 
 // finish makes all of a log durable, the active segment's indexes included.
 func (l *Log) finish() error {
-	l.cleaned.gate.shut() // for good
+	l.cleaned.gate.Shut() // for good
 	l.cutMu.Lock()
 	defer l.cutMu.Unlock()
 	if err := l.Failed(); err != nil {
@@ -68,10 +64,11 @@ func (l *Log) finish() error {
 	if l.synced.Load() < end {
 		return model.Errorf(model.LeaderUnavailable, "the log of %s could not be synced at the stop", l.name)
 	}
+	err := l.saveKeysCutLocked()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	seg := l.activeLocked()
-	err := firstErr(seg.off.Sync(), seg.tim.Sync(), seg.txn.Sync())
+	err = firstErr(err, seg.off.Sync(), seg.tim.Sync(), seg.txn.Sync())
 	if end := l.LogEnd(); err == nil && l.lastSnap != end && l.worthSnapshotLocked() {
 		l.dirDirty = true
 		// Without it the stop is not a clean one: after such it would count as lost.
@@ -99,30 +96,5 @@ func (l *Log) worthSnapshotLocked() bool {
 
 // forEach runs fn over logs, some at a time, and gives the first error.
 func (s *Store) forEach(logs []*Log, fn func(*Log) error) error {
-	var next atomic.Int64
-	var mu sync.Mutex
-	var first error
-	var wg sync.WaitGroup
-	work := func(context.Context) {
-		defer wg.Done()
-		for {
-			i := int(next.Add(1)) - 1
-			if i >= len(logs) {
-				return
-			}
-			if err := fn(logs[i]); err != nil {
-				mu.Lock()
-				first = firstErr(first, err)
-				mu.Unlock()
-			}
-		}
-	}
-	for range min(syncer.Workers, len(logs)) {
-		wg.Add(1)
-		if !s.o.Group.Go("log-close", work) {
-			work(context.Background()) // the group has been stopped: here and now
-		}
-	}
-	wg.Wait()
-	return first
+	return syncer.Each(s.o.Group, len(logs), func(i int) error { return fn(logs[i]) })
 }

@@ -12,7 +12,9 @@ import (
 
 	"tidewire/internal/fsx"
 	"tidewire/internal/model"
+	"tidewire/storage/batches"
 	"tidewire/storage/checkpoint"
+	"tidewire/storage/dedupe"
 	"tidewire/storage/epochs"
 	"tidewire/storage/files"
 	"tidewire/storage/index"
@@ -35,9 +37,10 @@ type Store struct {
 	sched  *syncer.Scheduler
 	tuning atomic.Pointer[Tuning]
 	trash  *trash.Trash
-	bin    *bin
+	bin    *trash.Bin
 
 	closedErr     *error
+	keyBudget     *dedupe.Budget
 	indexBufs     *index.Buffers
 	scanners      sync.Pool // of *scanner
 	decompressors sync.Pool // of *decoder
@@ -76,7 +79,7 @@ type decoder struct {
 // time may have a folder open; that is for the caller to see to.
 func OpenStore(o StoreOptions) (*Store, error) {
 	o = o.withDefaults()
-	s := &Store{fs: files.New(o.FS, o.MaxOpenFiles), o: o, log: o.Logger, logs: map[logKey]*Log{}, names: map[string]logKey{}, folders: map[string]bool{}, stop: make(chan struct{}), cleanSlot: make(chan struct{}, 1), indexBufs: index.NewBuffers()}
+	s := &Store{fs: files.New(o.FS, o.MaxOpenFiles), o: o, log: o.Logger, logs: map[logKey]*Log{}, names: map[string]logKey{}, folders: map[string]bool{}, stop: make(chan struct{}), cleanSlot: make(chan struct{}, 1), indexBufs: index.NewBuffers(), keyBudget: dedupe.NewBudget(o.KeyMemory)}
 	s.Tune(o.Tuning)
 	var closed error = errClosed
 	s.closedErr = &closed
@@ -90,10 +93,10 @@ func OpenStore(o StoreOptions) (*Store, error) {
 	if err := s.trash.Load(o.Now()); err != nil {
 		return nil, fmt.Errorf("open the data folder: %w", err)
 	}
-	s.bin = newBin(s.fs, s.log)
+	s.bin = trash.NewBin(s.fs, s.log)
 	s.sched.Start(o.Group)
 	s.run("log-checkpoint", s.checkpointLoop)
-	s.run("log-segment-deletion", func(ctx context.Context) { s.bin.loop(ctx, s.stop, o.Now) })
+	s.run("log-segment-deletion", func(ctx context.Context) { s.bin.Loop(ctx, s.stop, o.Now) })
 	s.run("log-trash", func(ctx context.Context) { s.trash.Loop(ctx, s.stop, o.Now) })
 	return s, nil
 }
@@ -243,7 +246,7 @@ func (s *Store) Remove(l *Log) error {
 		return model.Errorf(model.Internal, "the log of %s is not open", l.name)
 	}
 	s.mu.Unlock()
-	l.cleaned.gate.shut() // for good
+	l.cleaned.gate.Shut() // for good
 	// No checkpoint meanwhile: it would write the epoch file into the folder of the next
 	// log of this name.
 	l.cutMu.Lock()
@@ -326,6 +329,7 @@ func (s *Store) checkpointLoop(ctx context.Context) {
 			}
 		}
 		for _, l := range s.openLogs() {
+			l.tendKeys(s.o.Now().UnixMilli())
 			// With write caching nobody asks for syncs: once a second bounds the loss.
 			if l.caching.Load() && l.logEnd.Load() > l.synced.Load() {
 				s.sched.Enqueue(l.member)
@@ -499,20 +503,19 @@ func (s *Store) lowerCpLocked(kind int, key logKey, to model.Offset) error {
 	return s.writeCheckpoint(kind)
 }
 
+type scanner = batches.Scanner
+
 // scanner gives a pooled reader of a segment's first size bytes.
 func (s *Store) scanner(seg *segment, size int64, chunk int) (*scanner, error) {
 	if err := seg.f.Ready(); err != nil {
 		return nil, err
 	}
 	sc := s.scanners.Get().(*scanner)
-	sc.reset(seg.f, size, chunk)
+	sc.Reset(seg.f, size, chunk)
 	return sc, nil
 }
 
 func (s *Store) putScanner(sc *scanner) {
-	if cap(sc.buf) > 2*checkWindow {
-		sc.buf = nil
-	}
-	sc.f = nil
+	sc.Release(2 * checkWindow)
 	s.scanners.Put(sc)
 }

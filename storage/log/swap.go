@@ -271,8 +271,8 @@ func (r *recovery) endOfSwap(base model.Offset) (end model.Offset, err error) {
 	}
 	defer r.l.store.putScanner(sc)
 	end = base
-	for pos := int64(0); pos < sc.size; {
-		h, err := sc.header(pos)
+	for pos := int64(0); pos < sc.Size; {
+		h, err := sc.Header(pos)
 		if isErr(err, record.ErrShort) || model.HasCode(err, model.CorruptBatch) {
 			return 0, r.l.damage(seg, pos, end, err)
 		}

@@ -23,7 +23,7 @@ import (
 // changed; StorageError, and the log has latched, when a truncation could not be
 // completed (the next start finds the log before, within or after it).
 func (l *Log) TruncateTo(off model.Offset) error {
-	defer l.cleaned.gate.shut()()
+	defer l.cleaned.gate.Shut()()
 	l.cutMu.Lock()
 	defer l.cutMu.Unlock()
 	c, err := l.beginCut(func(c *cut) error { return l.findCutLocked(c, off) })
@@ -41,7 +41,7 @@ func (l *Log) TruncateFullyAndStartAt(off model.Offset) error {
 	if off < 0 {
 		return model.Errorf(model.InvalidArgument, "a log cannot start at offset %d", off)
 	}
-	defer l.cleaned.gate.shut()()
+	defer l.cleaned.gate.Shut()()
 	l.cutMu.Lock()
 	defer l.cutMu.Unlock()
 	c, err := l.beginCut(func(c *cut) error { c.full, c.end, c.change = true, off, true; return nil })
@@ -146,8 +146,8 @@ func (l *Log) hasProducers(seg *segment, pos int64) (bool, error) {
 		return false, err
 	}
 	defer l.store.putScanner(sc)
-	for pos < sc.size {
-		h, err := sc.header(pos)
+	for pos < sc.Size {
+		h, err := sc.Header(pos)
 		if err != nil || h.ProducerID >= 0 {
 			return err == nil, err
 		}
@@ -174,13 +174,13 @@ func (l *Log) cutPosition(seg *segment, off model.Offset) (at cutPoint, err erro
 	defer l.store.putScanner(sc)
 	e, ok, err := seg.off.Floor(relative(off, seg.base) - 1)
 	if err == nil && ok {
-		h, herr := sc.headerWithin(e.Val)
+		h, herr := sc.HeaderWithin(e.Val)
 		if herr == nil && relative(h.LastOffset(), seg.base) == e.Key {
 			at.pos = e.Val
 		} // else the index is damaged: from the start
 	}
-	for at.pos < sc.size {
-		h, err := sc.header(at.pos)
+	for at.pos < sc.Size {
+		h, err := sc.Header(at.pos)
 		if err != nil {
 			return at, l.damage(seg, at.pos, off, err)
 		}
@@ -217,6 +217,9 @@ func (l *Log) publishCutLocked(c *cut) {
 		}{&l.hw, &l.synced, &l.stable} {
 			x.Store(min(x.Load(), int64(c.end)))
 		}
+	}
+	if l.keys.Truncate(c.end); c.full {
+		l.keys.Clear()
 	}
 	l.snaps = slices.DeleteFunc(slices.Clone(l.snaps), func(s pendingSnapshot) bool { return c.full || s.off > c.end })
 	if l.lastSnap = -1; l.farAt >= c.end {
@@ -276,6 +279,9 @@ func (l *Log) cutFiles(c *cut) error {
 		}
 	}
 	if err := l.removeSnapshots(func(off model.Offset) bool { return c.full || off > c.end }); err != nil {
+		return err
+	}
+	if err := l.saveKeysCutLocked(); err != nil {
 		return err
 	}
 	seg := l.lastSegment()
@@ -374,8 +380,8 @@ func (l *Log) readTail(seg *segment, sc *scanner, interval int) (next model.Offs
 		seg.maxTs.Store(tl.Key)
 		seg.maxTsOff = seg.base + model.Offset(tl.Val)
 	}
-	for first := n > 0; pos < sc.size; first = false {
-		h, err := sc.header(pos)
+	for first := n > 0; pos < sc.Size; first = false {
+		h, err := sc.Header(pos)
 		if err != nil || first && relative(h.LastOffset(), seg.base) != last.Key || !first && l.follows(h.BaseOffset, next) != nil {
 			return 0, false
 		}
@@ -389,10 +395,10 @@ func (l *Log) readTail(seg *segment, sc *scanner, interval int) (next model.Offs
 // fitMaxTimestamp compares the largest timestamp with its batch and notes the
 // first batch's.
 func (l *Log) fitMaxTimestamp(seg *segment, sc *scanner) error {
-	if sc.size == 0 {
+	if sc.Size == 0 {
 		return nil
 	}
-	h, err := sc.header(0)
+	h, err := sc.Header(0)
 	if err != nil {
 		return err
 	}
@@ -407,8 +413,8 @@ func (l *Log) fitMaxTimestamp(seg *segment, sc *scanner) error {
 	if err != nil {
 		return err
 	}
-	for pos := e.Val; pos < sc.size; pos += int64(h.Size()) {
-		if h, err = sc.headerWithin(pos); err != nil {
+	for pos := e.Val; pos < sc.Size; pos += int64(h.Size()) {
+		if h, err = sc.HeaderWithin(pos); err != nil {
 			return err
 		}
 		if h.LastOffset() >= last {

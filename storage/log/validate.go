@@ -53,8 +53,8 @@ func (r *recovery) validate(seg *segment) (end model.Offset, pos int64, bad, err
 			r.redo = append(r.redo, span{seg, from, pos})
 		}
 	}()
-	for pos < sc.size {
-		h, bad, err := checkBatch(sc, pos)
+	for pos < sc.Size {
+		h, bad, err := sc.CheckBatch(pos)
 		if err != nil {
 			return 0, 0, nil, err
 		}
@@ -107,22 +107,6 @@ func (r *recovery) noteEpoch(h *record.BatchHeader, end model.Offset) {
 	r.epochs, _ = r.epochs.Note(h.LeaderEpoch, h.BaseOffset)
 }
 
-// checkBatch verifies the batch at pos: bad is what is wrong with it, err a
-// failure to read.
-func checkBatch(sc *scanner, pos int64) (h record.BatchHeader, bad, err error) {
-	h, err = sc.header(pos)
-	if err == nil {
-		var b record.Batch
-		if b, err = sc.batch(pos, &h); err == nil {
-			err = b.VerifyCRC()
-		}
-	}
-	if isErr(err, record.ErrShort) || model.HasCode(err, model.CorruptBatch) {
-		return h, err, nil
-	}
-	return h, nil, err
-}
-
 // cut ends the log at offset end, position pos of segment i, when that is a torn
 // tail. Below the checkpointed stable end nothing is ever cut. When that end is
 // not known, a tail is torn only if no whole batch follows.
@@ -168,28 +152,12 @@ func (r *recovery) batchFollows(i int, pos int64) (bool, error) {
 		if err != nil {
 			return false, err
 		}
-		found, err := findBatch(sc, pos)
+		found, err := sc.FindBatch(pos)
 		r.l.store.putScanner(sc)
 		if found || err != nil {
 			return found, err
 		}
 		pos = -1
-	}
-	return false, nil
-}
-
-func findBatch(sc *scanner, pos int64) (bool, error) {
-	for pos++; pos+record.HeaderSize <= sc.size; pos++ {
-		if _, err := sc.header(pos); err != nil {
-			if isErr(err, record.ErrShort) || model.HasCode(err, model.CorruptBatch) {
-				continue
-			}
-			return false, err
-		}
-		_, bad, err := checkBatch(sc, pos)
-		if err != nil || bad == nil {
-			return bad == nil && err == nil, err
-		}
 	}
 	return false, nil
 }

@@ -189,6 +189,7 @@ func (w *walked) run() {
 			w.append(events, walkBatch{keys: []string{"a", "b"}}, false)
 		}
 		w.append(events, walkBatch{keys: []string{"p", "p"}, pid: 1}, false)
+		w.append(events, walkBatch{keys: []string{"o", "n"}, once: 1}, false)
 		w.append(events, walkBatch{keys: []string{"t"}, pid: 2, txn: true}, false)
 		w.marker(events, 2, record.ControlAbort, 1)
 	})
@@ -200,6 +201,7 @@ func (w *walked) run() {
 		}
 		w.append(events, walkBatch{keys: []string{"t", "u"}, pid: 2, txn: true}, false)
 		w.append(events, walkBatch{keys: []string{"v"}, pid: 3, txn: true}, false)
+		w.append(events, walkBatch{keys: []string{"o"}, once: 2}, false)
 		w.marker(events, 2, record.ControlCommit, 0)
 		w.marker(events, 3, record.ControlAbort, 1)
 		w.sync(events)
@@ -208,6 +210,7 @@ func (w *walked) run() {
 		for range 3 {
 			w.append(replica, walkBatch{keys: []string{"a", "b"}}, true)
 		}
+		w.append(replica, walkBatch{keys: []string{"o"}, once: 3}, true)
 		w.append(replica, walkBatch{keys: []string{"c"}, gap: 5}, true)
 		w.sync(replica)
 		w.append(replica, walkBatch{keys: []string{"d"}, gap: farGap + 7}, true)
@@ -215,8 +218,10 @@ func (w *walked) run() {
 		w.sync(replica)
 	})
 	w.do("checkpoint", w.checkpoint)
+	w.do("keys", func() { w.tend(events); w.append(events, walkBatch{keys: []string{"o"}, once: 4}, false) })
 	w.do("keyed", func() {
-		for range 3 {
+		for i := range 3 {
+			w.append(table, walkBatch{keys: []string{"a", "b"}, once: 5 + byte(i)}, false)
 			w.append(table, walkBatch{keys: []string{"a", "b", "c"}}, false)
 			w.append(table, walkBatch{keys: []string{"a", "d!"}, pid: 1}, false)
 			w.append(table, walkBatch{keys: []string{"b", "e"}, pid: 2, txn: true}, false)
@@ -256,6 +261,11 @@ func (w *walked) run() {
 		w.append(replica, walkBatch{keys: []string{"a", "b"}, pid: 4}, true)
 		w.append(replica, walkBatch{keys: []string{"a", "b"}, pid: 4}, true)
 		w.sync(replica)
+		w.append(replica, walkBatch{keys: []string{"o"}, once: 8}, true)
+		w.tend(replica)
+		w.truncate(replica, replica.end-1, replica.end-1)
+		w.append(replica, walkBatch{keys: []string{"n"}, once: 9}, true)
+		w.truncate(replica, replica.end-1, replica.end-1)
 		w.truncate(replica, replica.end-1, replica.end-2)
 	})
 	w.do("truncate what was compacted", func() {
@@ -268,12 +278,14 @@ func (w *walked) run() {
 		for range 4 {
 			w.append(replica, walkBatch{keys: []string{"a", "b"}, pid: 4}, true)
 		}
+		w.append(replica, walkBatch{keys: []string{"o"}, once: 10}, true)
 	})
 	w.do("append before a kill", func() {
 		for range 4 {
 			w.append(events, walkBatch{keys: []string{"p", "q", "r"}, pid: 1}, false)
 		}
 		w.append(events, walkBatch{keys: []string{"v"}, pid: 3, txn: true}, false)
+		w.append(events, walkBatch{keys: []string{"o"}, once: 11}, false)
 		w.marker(events, 3, record.ControlAbort, 1)
 		w.wide(gone)
 		w.sync(gone)
@@ -440,7 +452,7 @@ func (c *calls) check(t *testing.T) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var missed []string
-	for _, dir := range []string{".", "../index"} {
+	for _, dir := range []string{".", "../index", "../trash"} {
 		abs, err := filepath.Abs(dir)
 		require.NoError(t, err)
 		names, err := filepath.Glob(filepath.Join(abs, "*.go"))

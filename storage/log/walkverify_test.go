@@ -96,15 +96,15 @@ func walkRead(l *Log) (recs []walkRec, batches []stored, err error) {
 		if err != nil {
 			return nil, nil, err
 		}
-		for pos := int64(0); pos < sc.size; {
-			h, err := sc.header(pos)
+		for pos := int64(0); pos < sc.Size; {
+			h, err := sc.Header(pos)
 			if err != nil {
 				return nil, nil, err
 			}
 			b := stored{base: h.BaseOffset, last: h.LastOffset(), pid: h.ProducerID, pepoch: h.ProducerEpoch, seq: h.BaseSequence,
 				txn: h.Attributes.Has(record.AttrTransactional)}
 			if h.Attributes.Has(record.AttrControl) {
-				full, err := sc.batch(pos, &h)
+				full, err := sc.Batch(pos, &h)
 				if err != nil {
 					return nil, nil, err
 				}
@@ -164,12 +164,30 @@ func (w *walked) verify(x *walkLog, powerCut bool) {
 		require.Equal(t, r, have[r.off], "%s: the last of its key", x.topic)
 	}
 	w.verifyDerived(x, batches)
+	w.verifyKeys(x, least)
 	var all []rec
 	for _, r := range recs {
 		all = append(all, rec{r.off, r.ts, r.val})
 	}
 	for ts := int64(1000); ts <= 1080; ts += 10 {
 		checkSeek(t, x.l, all, ts, end)
+	}
+}
+
+// verifyKeys requires that every key is known of what must be there, and none where nothing
+// was to be stored.
+func (w *walked) verifyKeys(x *walkLog, least model.Offset) {
+	for k, at := range x.once {
+		if at.end <= least {
+			e, ok := x.l.FindKey(onceKey(k), 0)
+			require.True(w.t, ok, "%s: key %d of offset %d is forgotten", x.topic, k, at.base)
+			require.Equal(w.t, at, onceAt{e.Base, e.End()}, "%s: key %d", x.topic, k)
+		}
+	}
+	for k, bases := range x.handed {
+		if e, ok := x.l.FindKey(onceKey(k), 0); ok {
+			require.True(w.t, bases[e.Base] && e.End() <= x.l.LogEnd(), "%s: key %d at %d", x.topic, k, e.Base)
+		}
 	}
 }
 
@@ -227,6 +245,7 @@ func (w *walked) checkCopy(mem *fsx.Mem, powerCut bool) {
 		}
 		y := *x
 		y.cand, y.seq = maps.Clone(x.cand), maps.Clone(x.seq)
+		y.once, y.handed = maps.Clone(x.once), maps.Clone(x.handed)
 		var err error
 		y.l, err = c.h.store.Open(y.id, y.topic, 0, y.cfg)
 		require.NoError(w.t, err)

@@ -2,6 +2,7 @@ package log
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"path"
@@ -18,6 +19,8 @@ import (
 
 	"tidewire/internal/fsx"
 	"tidewire/internal/model"
+	"tidewire/storage/checkpoint"
+	"tidewire/storage/dedupe"
 	"tidewire/storage/record"
 )
 
@@ -46,11 +49,18 @@ type walkLog struct {
 	cleanTo model.Offset                      // compaction may have been at work below
 	epoch   model.LeaderEpoch
 	seq     map[model.ProducerID]int32
+	once    map[byte]onceAt // idempotency keys of what was acknowledged
+	handed  map[byte]map[model.Offset]bool
 	unopen  bool // opening it has failed for this run of the store
 	gone    bool // it was to be removed
 }
 
 func (x *walkLog) usable() bool { return x.l != nil && x.l.Failed() == nil }
+
+// onceAt is where a slice with a key lies.
+type onceAt struct{ base, end model.Offset }
+
+func onceKey(n byte) dedupe.Key { return dedupe.Key{n, 1, n} }
 
 // walked is one run of the workload, with at most one fault.
 type walked struct {
@@ -91,6 +101,8 @@ func newWalked(t *testing.T, fault *walkFault, site walkSite) *walked {
 		{topic: "gone", cfg: Config{IndexIntervalBytes: 1}},
 	} {
 		x.id = model.TopicID{byte(i + 1)}
+		x.cfg.DedupeWindowMs = 1 << 42
+		x.once, x.handed = map[byte]onceAt{}, map[byte]map[model.Offset]bool{}
 		x.cand, x.mayGo, x.seq = map[model.Offset]map[walkRec]bool{}, map[model.Offset]bool{}, map[model.ProducerID]int32{}
 		w.logs[x.topic] = &x
 	}
@@ -218,6 +230,12 @@ func (x *walkLog) adopt(w *walked) {
 	recs, _, err := walkRead(x.l)
 	require.NoError(w.t, err)
 	x.acked, x.end, x.must = recs, x.l.LogEnd(), x.l.LogEnd()
+	clear(x.once)
+	for k := range x.handed {
+		if e, ok := x.l.FindKey(onceKey(k), 0); ok {
+			x.once[k] = onceAt{e.Base, e.End()}
+		}
+	}
 	x.starts = [2]model.Offset{x.l.LogStart(), x.l.LogStart()}
 	x.epoch = max(x.epoch, x.l.LogEndEpoch(), 0)
 	x.resequence()
@@ -273,6 +291,7 @@ type walkBatch struct {
 	pid  model.ProducerID
 	txn  bool
 	gap  model.Offset // replica: offsets left out before it
+	once byte         // of its idempotency key; 0: none
 }
 
 // append hands one batch to a log and sees to what became of it.
@@ -288,6 +307,13 @@ func (w *walked) append(x *walkLog, b walkBatch, replica bool) {
 		require.Equal(w.t, x.end, x.l.LogEnd())
 		base := x.end + b.gap
 		s := sparse{base: base, epoch: x.epoch, lastDelta: int32(len(b.keys) - 1), plain: b.pid == 0, pid: b.pid, seq: x.seq[b.pid]}
+		if b.once != 0 {
+			s.stamp = &dedupe.Stamp{Key: onceKey(b.once), Partitions: 1, Count: int32(len(b.keys))}
+			if x.handed[b.once] == nil {
+				x.handed[b.once] = map[model.Offset]bool{}
+			}
+			x.handed[b.once][base] = true
+		}
 		if b.txn {
 			s.attrs = record.AttrTransactional
 		}
@@ -313,6 +339,9 @@ func (w *walked) append(x *walkLog, b walkBatch, replica bool) {
 		if err == nil {
 			x.acked, x.end = append(x.acked, recs...), base+model.Offset(len(recs))
 			x.seq[b.pid] += int32(len(recs))
+			if b.once != 0 {
+				x.once[b.once] = onceAt{base, x.end}
+			}
 			require.Equal(w.t, x.end, x.l.LogEnd())
 			return
 		}
@@ -361,6 +390,11 @@ func (w *walked) sync(x *walkLog) {
 	}
 	x.l.RequestSync()
 	synctest.Wait()
+	if x.l.Failed() == nil && x.l.StableEnd() < x.end && w.faulty() && errors.Is(w.fault.err, syscall.EMFILE) {
+		w.repair() // it was put off
+		x.l.RequestSync()
+		synctest.Wait()
+	}
 	if err := x.l.Failed(); err != nil {
 		w.excused(err)
 		require.True(w.t, model.HasCode(err, model.StorageError), "%v", err)
@@ -369,6 +403,13 @@ func (w *walked) sync(x *walkLog) {
 	}
 	x.must = max(x.must, x.l.StableEnd())
 	x.l.SetHighWatermark(x.l.StableEnd())
+}
+
+// tend is what the store does every second, long after it did so last.
+func (w *walked) tend(x *walkLog) {
+	if x.usable() {
+		x.l.tendKeys(time.Now().Add(time.Minute).UnixMilli())
+	}
 }
 
 func (w *walked) checkpoint() {
@@ -439,6 +480,7 @@ func (w *walked) truncate(x *walkLog, off, end model.Offset) {
 	}
 	x.end, x.must = end, min(x.must, end)
 	x.acked = slices.DeleteFunc(x.acked, func(r walkRec) bool { return r.off >= end })
+	maps.DeleteFunc(x.once, func(_ byte, at onceAt) bool { return at.end > end })
 	w.cut(x, func() error { return x.l.TruncateTo(off) })
 }
 
@@ -448,6 +490,7 @@ func (w *walked) anew(x *walkLog, off model.Offset) {
 		return
 	}
 	x.end, x.must, x.acked = 0, 0, nil
+	clear(x.once)
 	x.starts = [2]model.Offset{min(off, x.starts[0]), max(off, x.starts[1])}
 	w.cut(x, func() error { return x.l.TruncateFullyAndStartAt(off) })
 	if x.l.Failed() == nil {
@@ -545,6 +588,9 @@ func (w *walked) damage() {
 	for _, name := range w.files(w.logs["events"], txnIndexSuffix) {
 		w.spoil(name, true)
 	}
+	for _, name := range w.files(replica, dedupe.FileName) {
+		w.spoil(name, false)
+	}
 	for _, name := range w.files(w.logs["events"], snapshotSuffix) {
 		w.spoil(name, false)
 	}
@@ -567,7 +613,7 @@ func (w *walked) damage() {
 		w.spoil(path.Dir(f[0])+"/"+baseName(1)+logSuffix, false) // a segment that it has replaced
 	}
 	require.NoError(w.t, w.mem.MkdirAll("/data/topics/stray-7"))
-	require.NoError(w.t, fsx.WriteFile(w.mem, "/data/topics/stray-7/"+metadataFile, encodeMetadata(testID)))
+	require.NoError(w.t, fsx.WriteFile(w.mem, "/data/topics/stray-7/"+checkpoint.MetadataFile, checkpoint.EncodeMetadata(testID)))
 	for _, x := range []string{"table-0", "copy-0", "events-0", "stray-7", ""} {
 		require.NoError(w.t, w.mem.SyncDir("/data/topics/"+x))
 	}

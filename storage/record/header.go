@@ -161,6 +161,9 @@ func (b *Batch) VerifyCRC() error {
 // Checksum is the CRC-32C that a whole batch should carry.
 func Checksum(batch []byte) uint32 { return crc32.Checksum(batch[posAttributes:], castagnoli) }
 
+// Content is what of a batch's bytes the log does not set: those that the checksum covers.
+func Content(batch []byte) []byte { return batch[posAttributes:] }
+
 // SetBaseOffset writes the base offset into a batch; the CRC does not cover it.
 func SetBaseOffset(batch []byte, o model.Offset) {
 	binary.BigEndian.PutUint64(batch[posBaseOffset:], uint64(o))

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"crypto/ed25519"
 	"crypto/hmac"
 	"crypto/rand"
@@ -167,7 +168,7 @@ func TestNoRouteTakesABadToken(t *testing.T) {
 			a := a.with(t)
 			path := concrete(r.Path)
 			if w, ok := rows[r.ID]; ok {
-				path = w.path("a-topic")
+				path = cmp.Or(w.path("a-topic"), path) // some are known once there is the resource
 			}
 			for what, token := range bad {
 				x := a.as(token, r.Method, path, nil)

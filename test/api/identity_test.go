@@ -200,6 +200,20 @@ func TestAnAPITokenIsABearerEverywhereAndIsToldOnce(t *testing.T) {
 	wants(t, a.remove("/v1/users/robot/tokens/"+id), 404, "not-found")
 }
 
+func TestAnAPITokenHasNoSessionToLogOutOf(t *testing.T) {
+	t.Parallel()
+	a := sharedAPI(t)
+	a.user("robot logout")
+	got := decoded(t, a.post("/v1/users/robot%20logout/tokens", object{"name": "ci", "expires_in_s": 3600}), 201)
+	token, id := got["token"].(string), got["id"].(string)
+	x := wants(t, a.as(token, "POST", "/v1/auth/logout", nil), 422, "invalid-argument")
+	end := "/v1/users/robot%20logout/tokens/" + id
+	require.Contains(t, string(x.Body), "DELETE "+end, "the answer says how it ends")
+	wants(t, a.as(token, "GET", "/v1/auth/me", nil), 200, "")
+	wants(t, a.remove(end), 204, "")
+	wants(t, a.as(token, "GET", "/v1/auth/me", nil), 401, "unauthenticated")
+}
+
 func TestAUserManagesTokensOfItsOwnAndNoOthers(t *testing.T) {
 	t.Parallel()
 	a := sharedAPI(t)

@@ -532,7 +532,52 @@ func TestABodyThatBreaksOffStoresItsWholeLines(t *testing.T) {
 	s := summed(t, got)
 	require.Equal(t, "malformed-body", s["stopped"])
 	require.Equal(t, num(2), s["records"])
+	require.Equal(t, num(0), s["failed"], "the line that was cut is none that was read")
 	require.EqualValues(t, 2, a.logEnd(path, 0))
+	require.Equal(t, "unknown", ended(t, got)["outcome"], "two lines are stored: sending all again would store them twice")
+}
+
+// ended is the problem for which an answer ends early.
+func ended(t *testing.T, got []object) object {
+	t.Helper()
+	for _, line := range got {
+		if _, ofLine := line["index"]; !ofLine && line["problem"] != nil {
+			return line["problem"].(object)
+		}
+	}
+	t.Fatal("no problem without index")
+	return nil
+}
+
+func TestACompressedBodyThatBreaksOffTellsWhetherLinesWereStored(t *testing.T) {
+	t.Parallel()
+	a := sharedAPI(t)
+	path := a.topic("lines.gzip-cut", 1, nil)
+	for _, coding := range []string{"gzip", "zstd"} {
+		for _, lines := range []int{0, 300} {
+			text := strings.Repeat(`{"value":"a"}`+"\n", lines) + `{"value":"` + strings.Repeat("incompressible?", 10)
+			whole := packed(t, coding, text, 1)
+			before := a.logEnd(path, 0)
+			x := a.do("POST", path+"/records", whole[:len(whole)-6], headers{"Content-Type": ndjson, "Content-Encoding": coding})
+			stored := a.logEnd(path, 0) - before
+			if coding == "gzip" { // whose trailer is cut: the lines came whole
+				require.EqualValues(t, lines, stored)
+			}
+			if x.Status != 200 { // nothing came out of the decoder: it is a usual problem
+				wants(t, x, 400, "malformed-body")
+				require.Zero(t, stored)
+				require.Contains(t, string(x.Body), `"outcome":"not-applied"`)
+				continue
+			}
+			got := decodeLines(t, x.Body)
+			require.Equal(t, "malformed-body", summed(t, got)["stopped"])
+			want := "not-applied"
+			if stored > 0 {
+				want = "unknown"
+			}
+			require.Equal(t, want, ended(t, got)["outcome"])
+		}
+	}
 }
 
 func TestAClientThatWaitsForContinueGetsIt(t *testing.T) {

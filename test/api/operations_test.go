@@ -150,6 +150,9 @@ func TestManyPartitionsAreAnOperation(t *testing.T) {
 	require.EqualValues(t, 60, number(t, grown["progress"].(object)["total"]), "those that are new")
 	wants(t, a.as(token, "DELETE", "/v1/topics/op.large", nil), 204, "")
 	gone := a.ofTopic("delete-partitions", "op.large")
+	for gone["state"] == "running" { // the answer does not wait for the files
+		gone = a.ofTopic("delete-partitions", "op.large")
+	}
 	require.Equal(t, []any{"done", "op.maker"}, []any{gone["state"], gone["principal"]})
 	require.EqualValues(t, 120, number(t, gone["progress"].(object)["total"]))
 
@@ -172,6 +175,8 @@ func TestOperationsAreListedByState(t *testing.T) {
 	}
 	wants(t, a.get("/v1/operations?state=lost"), 422, "invalid-argument")
 	wants(t, a.get("/v1/operations?sort=eta_ms"), 422, "invalid-argument")
+	a.topic("op.first", 60, nil)
+	a.topic("op.second", 60, nil)
 	ids, next := a.names("/v1/operations?limit=1&sort=-id", "id")
 	require.Len(t, ids, 1)
 	require.NotEmpty(t, next)
@@ -187,7 +192,7 @@ func TestOperationsOutliveARestart(t *testing.T) {
 	require.Equal(t, before, a.ofTopic("create-partitions", "kept"))
 	opened := a.operations(a.admin, "state=done")[0]
 	require.Equal(t, "open-partitions", opened["kind"])
-	require.EqualValues(t, 60, number(t, opened["progress"].(object)["done"]))
+	require.EqualValues(t, 61, number(t, opened["progress"].(object)["done"]), "with the audit's")
 	require.Equal(t, object{"type": "broker", "name": "1", "partition": nil}, opened["resource"])
 	require.Nil(t, opened["principal"])
 }

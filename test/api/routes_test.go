@@ -162,6 +162,8 @@ var rows = map[string]row{
 	"deleteQuota": {access: admins, path: quotaPath, prepare: makeQuota, success: 204,
 		missing: "/v1/quotas/nobody-here", code: "unknown-user"},
 
+	"listAudit": {access: admins, path: fixed("/v1/audit"), success: 200},
+
 	"listTopics": {access: anyUser, path: fixed("/v1/topics"), success: 200},
 	"createTopic": {access: byRule, operation: "create", path: fixed("/v1/topics"), success: 201,
 		body: func(_ *api, name string) any { return object{"name": name} }},

@@ -56,7 +56,6 @@ func TestUnbuiltPartsOfProduceAnswer501AndStoreNothing(t *testing.T) {
 	body := `{"records":[{"value":"x"}]}`
 	t.Run("rows", func(t *testing.T) {
 		for _, c := range []struct{ name, query, pointer, header, value string }{
-			{"Idempotency-Key", "", "header:Idempotency-Key", "Idempotency-Key", "k1"},
 			{"Tidewire-Transaction", "", "header:Tidewire-Transaction", "Tidewire-Transaction", "t"},
 		} {
 			t.Run(c.name, func(t *testing.T) {

@@ -26,6 +26,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -48,17 +49,31 @@ var rows = []row{
 	{"produce, one record a request, 64 connections, acks=all", "single-all", 6_000, []string{"produce", "--records", "60000", "--batch", "1", "--connections", "64", "--acks", "all"}, false},
 	{"fetch, JSON", "fetch", 1_000_000, []string{"consume"}, false},
 	{"fetch, stored batches, 10,000 records a request", "binary", 1_500_000_000, []string{"consume", "--format", "binary", "--batch", "10000", "--max-bytes", "67108864", "--rounds", "10"}, true},
+	{"WebSocket fan-out, 100 readers, delivered in all (times: from the log to the reader)", "fanout", 2_000_000, []string{"fanout", "--readers", "100", "--records", "100000"}, false},
 }
+
+// idle is the case of sockets that have nothing to do, each run on a node of its own: one
+// that has had as many before would have their memory at hand.
+const (
+	idleSockets = 5000
+	idleGoal    = 16 << 10 // bytes resident for each
+)
 
 // report is what `tidewire bench -o json` tells.
 type report struct {
 	RecordsPerS float64 `json:"records_per_s"`
 	MBPerS      float64 `json:"mb_per_s"`
 	Errors      int64   `json:"errors"`
-	Latency     struct {
-		P50 float64 `json:"p50_ms"`
-		P99 float64 `json:"p99_ms"`
-	} `json:"request_latency"`
+	Latency     latency `json:"request_latency"`
+	EndToEnd    latency `json:"end_to_end_latency"`
+	Memory      struct {
+		PerConnection int64 `json:"per_connection_bytes"`
+	} `json:"memory"`
+}
+
+type latency struct {
+	P50 float64 `json:"p50_ms"`
+	P99 float64 `json:"p99_ms"`
 }
 
 type options struct {
@@ -101,9 +116,6 @@ func run(ctx context.Context, o options) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, b.stop()) }()
-	if err := b.prepare(ctx); err != nil {
-		return err
-	}
 	fmt.Fprintf(os.Stdout, "%s, %d cores, %s\n\n", cpuModel(), runtime.NumCPU(), runtime.Version())
 	fmt.Fprintf(os.Stdout, "| case | median | goal | runs | p50 | p99 |\n|---|---:|---:|---|---:|---:|\n")
 	for _, r := range rows {
@@ -112,6 +124,11 @@ func run(ctx context.Context, o options) (err error) {
 		}
 		if err := b.row(ctx, r, o.runs); err != nil {
 			return fmt.Errorf("%s: %w", r.name, err)
+		}
+	}
+	if strings.Contains("idle", o.only) {
+		if err := idle(ctx, bin, dir, o.runs); err != nil {
+			return fmt.Errorf("idle WebSockets: %w", err)
 		}
 	}
 	return b.scale(ctx, o.runs)
@@ -129,6 +146,7 @@ const (
 	userPassword  = "bench user password"
 )
 
+// start starts the node and prepares it.
 func (b *bench) start(ctx context.Context) error {
 	b.node = exec.CommandContext(ctx, b.bin, "serve", "--data-dir", filepath.Join(b.dir, "data"),
 		"--http-listen", "127.0.0.1:0", "--kafka-listen", "off", "--log-level", "warn")
@@ -145,7 +163,7 @@ func (b *bench) start(ctx context.Context) error {
 		}
 		if err == nil && json.Unmarshal(raw, &e) == nil && e.HTTP != "" {
 			b.url = e.HTTP
-			return nil
+			return b.prepare(ctx)
 		}
 	}
 	return fmt.Errorf("the node did not start:\n%s", b.log.String())
@@ -231,12 +249,40 @@ func (b *bench) row(ctx context.Context, r row, runs int) error {
 	}
 	slices.SortFunc(all, func(a, b report) int { return int(rate(a) - rate(b)) })
 	mid := all[len(all)/2]
+	times := mid.Latency
+	if mid.EndToEnd.P50 > 0 {
+		times = mid.EndToEnd
+	}
 	rates := make([]string, len(all))
 	for i, m := range all {
 		rates[i] = r.amount(rate(m))
 	}
 	fmt.Fprintf(os.Stdout, "| %s | **%s**/s | %s/s | %s | %.2f ms | %.2f ms |\n", r.name, r.amount(rate(mid)), r.amount(r.goal),
-		strings.Join(rates, ", "), mid.Latency.P50, mid.Latency.P99)
+		strings.Join(rates, ", "), times.P50, times.P99)
+	return nil
+}
+
+// idle measures what a socket costs that has nothing to do.
+func idle(ctx context.Context, bin, dir string, runs int) error {
+	var each []int64
+	for i := range runs {
+		b := &bench{bin: bin, dir: filepath.Join(dir, fmt.Sprintf("idle-%d", i)), home: filepath.Join(dir, fmt.Sprintf("idle-home-%d", i))}
+		if err := b.start(ctx); err != nil {
+			return err
+		}
+		m, err := b.measure(ctx, []string{"idle", "--topic", "bench", "--connections", strconv.Itoa(idleSockets), "--pid", strconv.Itoa(b.node.Process.Pid)})
+		if err = errors.Join(err, b.stop()); err != nil {
+			return err
+		}
+		each = append(each, m.Memory.PerConnection)
+	}
+	slices.Sort(each)
+	words := make([]string, len(each))
+	for i, n := range each {
+		words[i] = thousands(float64(n))
+	}
+	fmt.Fprintf(os.Stdout, "| WebSockets that are idle, %s of them, resident for each | **%s B** | %s B | %s | | |\n", thousands(idleSockets),
+		words[len(words)/2], thousands(idleGoal), strings.Join(words, ", "))
 	return nil
 }
 

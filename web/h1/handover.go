@@ -3,6 +3,7 @@ package h1
 import (
 	"net"
 	"sync"
+	"syscall"
 )
 
 // passed is the listener by which net/http's server gets connections.
@@ -60,11 +61,19 @@ func (r *replayed) Close() error {
 func (r *replayed) Read(p []byte) (int, error) {
 	if len(r.first) > 0 && len(p) > 0 {
 		n := copy(p, r.first)
-		r.first = r.first[n:]
+		if r.first = r.first[n:]; len(r.first) == 0 {
+			r.first = nil // a WebSocket lives long, and the buffer behind it need not
+		}
 		return n, nil
 	}
 	return r.tcp.Read(p)
 }
+
+// NetConn is the connection itself, as tls.Conn has it.
+func (r *replayed) NetConn() net.Conn { return r.tcp }
+
+// SyscallConn lets a WebSocket write without waiting.
+func (r *replayed) SyscallConn() (syscall.RawConn, error) { return r.tcp.SyscallConn() }
 
 // CloseWrite lets net/http end an answer before it closes.
 func (r *replayed) CloseWrite() error { return r.tcp.CloseWrite() }

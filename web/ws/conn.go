@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"tidewire/internal/model"
@@ -27,6 +28,9 @@ func (h *hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 		return nil, nil, err
 	}
 	h.conn = &pacedConn{Conn: c, slow: h.times.slow, cut: h.times.cut}
+	if direct, ok := c.(syscall.Conn); ok { // not with TLS
+		h.conn.raw, _ = direct.SyscallConn() // nil where there is none: Write does without
+	}
 	return h.conn, rw, nil
 }
 
@@ -43,13 +47,18 @@ const paceBytes = 64 << 10
 type pacedConn struct {
 	net.Conn
 	slow, cut time.Duration
+	raw       syscall.RawConn // nil: all writes may wait
 	stuck     atomic.Bool
 	last      atomic.Pointer[time.Time] // no write may last longer, where set
 }
 
-// Write writes in pieces, each with its own deadline.
+// Write writes what the kernel takes at once, and the rest in pieces, each with its own
+// deadline. Most frames go as a whole in one call of the system, with no timer to be set.
 func (c *pacedConn) Write(b []byte) (int, error) {
-	total := 0
+	total := c.atOnce(b)
+	if total == len(b) {
+		return total, nil
+	}
 	for {
 		piece := b[total:min(len(b), total+paceBytes)]
 		began := time.Now()
@@ -61,10 +70,30 @@ func (c *pacedConn) Write(b []byte) (int, error) {
 		if time.Since(began) >= c.slow {
 			c.stuck.Store(true)
 		}
-		if err != nil || total == len(b) {
+		if err != nil {
 			return total, err
 		}
+		if total == len(b) {
+			return total, c.allow(time.Time{}) // or the next write could not go at once
+		}
 	}
+}
+
+// atOnce writes without waiting, as far as that goes. Faults are left to a write that may
+// wait, and so is all after a deadline that has passed.
+func (c *pacedConn) atOnce(b []byte) int {
+	if c.raw == nil {
+		return 0
+	}
+	n := 0
+	err := c.raw.Write(func(fd uintptr) bool {
+		n, _ = syscall.Write(int(fd), b)
+		return true
+	})
+	if err != nil {
+		return 0
+	}
+	return max(n, 0)
 }
 
 // allow sets the deadline of the next write. hurry may come between: it sets last first
@@ -73,7 +102,7 @@ func (c *pacedConn) allow(until time.Time) error {
 	if err := c.Conn.SetWriteDeadline(until); err != nil {
 		return err
 	}
-	if last := c.last.Load(); last != nil && last.Before(until) {
+	if last := c.last.Load(); last != nil && (until.IsZero() || last.Before(until)) {
 		return c.Conn.SetWriteDeadline(*last)
 	}
 	return nil

@@ -14,6 +14,10 @@
 // never by polling. Lock order: Handler.mu, then nothing; no session holds a lock while
 // it reads or writes.
 //
+// Sockets that read the same place of a partition alike share its text, in at most 16 MiB
+// of a node (chunks): it is read and encoded once, while rights, credit and quotas are
+// looked at for each. Searches and previews share nothing.
+//
 // A socket that produces has the same two goroutines. Its frames are decoded in place and
 // their records copied by the broker, so that what is under way, 128 frames at most, holds
 // no text; "ws/write" answers in order and takes no further frame while a client does not

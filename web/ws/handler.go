@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"tidewire/api/problem"
@@ -59,6 +60,8 @@ type Handler struct {
 	times      timing
 	upgrader   websocket.Upgrader
 	stopping   chan struct{} // closed by Shutdown
+	shared     *chunks       // of all sockets
+	readers    atomic.Uint64 // sockets that have shared so far
 
 	mu      sync.Mutex
 	sockets map[*session]struct{} // guarded by mu
@@ -87,7 +90,7 @@ func New(c Config) *Handler {
 	h := &Handler{
 		broker: c.Broker, tokens: c.Tokens, group: c.Group, logger: c.Logger, now: c.Now,
 		origins: c.AllowedOrigins, maxSockets: c.MaxSockets, budget: c.Inflight, times: protocolTimes,
-		stopping: make(chan struct{}), sockets: map[*session]struct{}{}, idle: make(chan struct{}),
+		stopping: make(chan struct{}), shared: newChunks(), sockets: map[*session]struct{}{}, idle: make(chan struct{}),
 	}
 	if h.logger == nil {
 		h.logger = slog.New(slog.DiscardHandler)

@@ -1,6 +1,7 @@
 package ws
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -25,6 +26,9 @@ type reader struct {
 	turn   int   // index of the partition that the next frame begins with
 	credit int64 // records that may still be sent, where want.credit is set
 	more   bool  // a search has not come to the end of what is there
+
+	shared *chunks // nil: what is read is of no use for others
+	id     uint64  // of the socket, among those that share
 }
 
 type readTopic struct {
@@ -48,7 +52,9 @@ func (s *session) subscribe(ctx context.Context, want *subscription) error {
 		s.stream.Unfollow()
 		return err
 	}
-	s.reader = r
+	if s.reader = r; want.filter() == nil && want.preview == nil {
+		r.shared, r.id = s.h.shared, s.h.readers.Add(1)
+	}
 	return nil
 }
 
@@ -156,20 +162,21 @@ func (s *session) deliver(ctx context.Context) (more bool, _ *ending) {
 		return false, nil
 	}
 	buf := buffers.Get().(*[]byte)
-	b, n, readErr := r.collect(ctx, append((*buf)[:0], `{"op":"records","records":[`...), room)
-	more = n > 0 || r.more
+	f := &filling{b: append(append((*buf)[:0], headRoom[:]...), recordsStart...), room: room}
+	readErr := r.collect(ctx, f)
+	more = f.n > 0 || r.more
 	defer func() {
-		if cap(b) <= maxPooledBuffer {
-			*buf = b
+		if cap(f.b) <= maxPooledBuffer {
+			*buf = f.b
 			buffers.Put(buf)
 		}
 	}()
-	if n > 0 {
+	if f.n > 0 {
 		if r.want.credit != nil {
-			r.credit -= int64(n)
+			r.credit -= int64(f.n)
 		}
-		b = append(b, `]}`...)
-		if end := s.send(b); end != nil {
+		f.b = append(f.b, `]}`...)
+		if end := s.sendFrame(f.b); end != nil {
 			return true, end
 		}
 	}
@@ -182,44 +189,110 @@ func (s *session) deliver(ctx context.Context) (more bool, _ *ending) {
 	return true, s.failed(readErr)
 }
 
+const recordsStart = `{"op":"records","records":[`
+
+// filling is a frame of records in the making.
+type filling struct {
+	b       []byte
+	n, room int  // records in it, and how many may be
+	full    bool // what comes next does not fit
+}
+
+func (f *filling) empty() bool { return f.n == 0 }
+
 // collect appends up to room records, each partition's in its order.
-func (r *reader) collect(ctx context.Context, b []byte, room int) (_ []byte, n int, _ error) {
-	first := len(b)
-	meta := recordjson.Meta{}
+func (r *reader) collect(ctx context.Context, f *filling) error {
+	r.more = false
+	for range r.parts {
+		at := r.turn % len(r.parts)
+		r.turn = (at + 1) % len(r.parts)
+		p := r.parts[at]
+		if p.paused {
+			continue
+		}
+		if err := r.fill(ctx, f, p); err != nil {
+			return ofPartition(err, p.name)
+		}
+		if f.full {
+			r.turn, r.more = at, true // the next frame begins with what did not fit
+		}
+		if f.full || f.n >= f.room || len(f.b) >= frameBytes {
+			break
+		}
+	}
+	return nil
+}
+
+// fill appends what a partition has: what another socket has read of it, or what it reads
+// itself, which others may then take.
+func (r *reader) fill(ctx context.Context, f *filling, p *readPartition) error {
+	if r.shared == nil {
+		_, err := r.read(ctx, f, p)
+		return err
+	}
+	key := chunkKey{p.topic.ID(), model.PartitionID(p.name.Partition), p.next, r.want.isolation, r.want.encoding, r.want.maxRecords}
+	c, wanted := r.shared.get(key, r.id)
+	if c != nil {
+		if done, err := r.take(ctx, f, p, c); done || err != nil {
+			return err
+		}
+	}
+	start := len(f.b)
+	info, err := r.read(ctx, f, p)
+	if wanted && info.Records > 0 && err == nil {
+		r.shared.put(key, bytes.TrimPrefix(f.b[start:], []byte{','}), broker.Read{
+			Partition: key.partition, Isolation: key.isolation, From: key.from, Next: info.NextOffset, Records: info.Records, Bytes: info.Bytes,
+		})
+	}
+	return err
+}
+
+// take appends a chunk that fits. One that does not is for the next frame; one that the
+// client has no credit for is not done, and neither is one that is not there for it.
+func (r *reader) take(ctx context.Context, f *filling, p *readPartition, c *chunk) (done bool, _ error) {
+	if c.read.Records > f.room-f.n || !f.empty() && len(f.b)+len(c.text) > frameBytes {
+		f.full = !f.empty()
+		return f.full, nil
+	}
+	if ok, err := p.topic.TakeRead(ctx, &c.read); err != nil || !ok {
+		return false, err
+	}
+	if !f.empty() {
+		f.b = append(f.b, ',')
+	}
+	f.b = append(f.b, c.text...)
+	f.n += c.read.Records
+	p.next = c.read.Next
+	return true, nil
+}
+
+// read appends what the log has.
+func (r *reader) read(ctx context.Context, f *filling, p *readPartition) (broker.FetchInfo, error) {
+	meta := recordjson.Meta{Topic: p.name.Topic, Partition: model.PartitionID(p.name.Partition)}
 	enc := recordjson.Encodings{Value: r.want.encoding}
 	if r.want.preview != nil {
 		enc.Preview, enc.PreviewBytes = true, int(*r.want.preview)
 	}
-	r.more = false
+	first := f.empty()
 	visit := func(rec *record.Record, logAppendTime bool) {
-		if len(b) > first {
-			b = append(b, ',')
+		if !first {
+			f.b = append(f.b, ',')
 		}
+		first = false
 		meta.LogAppendTime = logAppendTime
-		b = recordjson.AppendRecord(b, &meta, rec, enc)
+		f.b = recordjson.AppendRecord(f.b, &meta, rec, enc)
 	}
-	for range r.parts {
-		p := r.parts[r.turn%len(r.parts)]
-		r.turn = (r.turn + 1) % len(r.parts)
-		if p.paused {
-			continue
-		}
-		meta.Topic, meta.Partition = p.name.Topic, model.PartitionID(p.name.Partition)
-		info, err := p.topic.Read(ctx, &broker.FetchRequest{
-			Partition: meta.Partition, From: broker.Position{Value: int64(p.next)}, Isolation: r.want.isolation,
-			MaxRecords: room - n, MaxBytes: max(1, frameBytes-len(b)), Filter: r.want.filter(),
-		}, visit)
-		n += info.Records
-		if err != nil {
-			return b, n, ofPartition(err, p.name)
-		}
-		p.next = info.NextOffset
-		r.more = r.more || info.End != broker.AtVisibleEnd
-		if n >= room || len(b) >= frameBytes {
-			break
-		}
+	info, err := p.topic.Read(ctx, &broker.FetchRequest{
+		Partition: meta.Partition, From: broker.Position{Value: int64(p.next)}, Isolation: r.want.isolation,
+		MaxRecords: f.room - f.n, MaxBytes: max(1, frameBytes-len(f.b)), Filter: r.want.filter(),
+	}, visit)
+	f.n += info.Records
+	if err != nil {
+		return info, err
 	}
-	return b, n, nil
+	p.next = info.NextOffset
+	r.more = r.more || info.End != broker.AtVisibleEnd
+	return info, nil
 }
 
 // positions lists the partitions from the index on, and what is next to be read of them.

@@ -418,16 +418,18 @@ func TestAPositionFollowsWhatWasCollected(t *testing.T) {
 		n.topic("t", 1)
 		n.produce("t", 0, "a", "b", "c")
 		s := n.reading(`"topics":["t"],"from":"earliest","max_records":2`)
-		b, got, err := s.reader.collect(t.Context(), nil, 2)
-		require.NoError(t, err)
+		collect := func() (string, int) {
+			f := &filling{room: 2}
+			require.NoError(t, s.reader.collect(t.Context(), f))
+			return string(f.b), f.n
+		}
+		b, got := collect()
 		require.Equal(t, 2, got)
-		require.True(t, json.Valid([]byte("["+string(b)+"]")))
+		require.True(t, json.Valid([]byte("["+b+"]")))
 		require.Equal(t, []Position{{"t", 0, 2}}, s.reader.positions(0))
-		_, got, err = s.reader.collect(t.Context(), nil, 2)
-		require.NoError(t, err)
+		_, got = collect()
 		require.Equal(t, 1, got)
-		_, got, err = s.reader.collect(t.Context(), nil, 2)
-		require.NoError(t, err)
+		_, got = collect()
 		require.Zero(t, got)
 		require.Equal(t, []Position{{"t", 0, 3}}, s.reader.positions(0))
 	})
@@ -493,9 +495,9 @@ func BenchmarkFrame(b *testing.B) {
 	b.ReportAllocs()
 	records := 0
 	for b.Loop() {
-		_, got, err := s.reader.collect(b.Context(), buf, 500)
-		require.NoError(b, err)
-		if records += got; got == 0 {
+		f := &filling{b: buf, room: 500}
+		require.NoError(b, s.reader.collect(b.Context(), f))
+		if records += f.n; f.n == 0 {
 			s.reader.parts[0].next = 0
 		}
 	}

@@ -70,9 +70,10 @@ func (f *fanout) measure(ctx context.Context, c *client.Client, all <-chan struc
 		return st.err
 	}
 	g := lifecycle.New(ctx)
-	produced := make(chan error, 1)
+	produced, over := make(chan error, 1), make(chan struct{})
 	f.start = time.Now()
 	g.Go("produce", func(ctx context.Context) {
+		defer close(over)
 		if err := f.produce(ctx, c, requests); err != nil {
 			produced <- err
 		}
@@ -84,6 +85,13 @@ func (f *fanout) measure(ctx context.Context, c *client.Client, all <-chan struc
 		return st.full+st.ended >= n
 	}
 	err := f.s.await(ctx, all, enough, produced)
+	if err == nil && f.s.state().full > 0 { // all is sent, and the last answer is on its way
+		select {
+		case <-over:
+		case <-ctx.Done():
+			err = context.Cause(ctx)
+		}
+	}
 	return errors.Join(err, g.Stop(callTimeout))
 }
 
@@ -100,7 +108,7 @@ func (f *fanout) produce(ctx context.Context, c *client.Client, requests int64) 
 	j := &job{path: client.Path("v1", "topics", o.Topic, "records") + "?acks=" + url.QueryEscape(o.Acks), bodies: bodies(o), o: o}
 	for i := range requests {
 		if err := f.hold(ctx, i*int64(o.Batch)); err != nil {
-			return nil //nolint:nilerr // the measurement was over before
+			return nil // the measurement was over before
 		}
 		if !f.sent.send(ctx, cn, j.bodies[i%int64(len(j.bodies))], j) || f.sent.errors > 0 {
 			return errors.Join(errProducing, f.sent.firstError())

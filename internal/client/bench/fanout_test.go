@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"tidewire/internal/client"
 	"tidewire/internal/client/bench"
@@ -135,10 +136,10 @@ func TestFanoutCountsWhatEveryReaderGot(t *testing.T) {
 	assert.Positive(t, r.Spread.Slowest)
 	assert.LessOrEqual(t, r.Spread.Slowest, r.Spread.Fastest)
 	assert.Positive(t, r.EndToEnd.Max)
+	assert.Eventually(t, func() bool { h.mu.Lock(); defer h.mu.Unlock(); return h.pongs == 7 }, 10*time.Second, time.Millisecond)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	assert.Equal(t, `{"op":"subscribe","topics":["t"],"from":"latest","max_records":50}`, h.subscribed[0])
-	assert.Equal(t, 7, h.pongs)
 }
 
 func TestAReaderThatEndsIsAnErrorAndTheOthersGoOn(t *testing.T) {

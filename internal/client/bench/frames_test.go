@@ -74,3 +74,17 @@ func TestPongsAreMasked(t *testing.T) {
 	assert.Equal(t, "\x8a\x82\x00\x00\x00\x00hi", string(pong([]byte("hi"))))
 	assert.ErrorContains(t, closing([]byte("\x11\x38slow")), "4408 slow")
 }
+
+// BenchmarkFrames tells how much a reader of a fan-out can take apart.
+func BenchmarkFrames(b *testing.B) {
+	input := []byte(wire(opText, true, recordsFrame(500, "1000")))
+	var f frames
+	b.SetBytes(int64(len(input)))
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := f.take(input, time.UnixMilli(2000), nil); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(f.records)/b.Elapsed().Seconds(), "records/s")
+}

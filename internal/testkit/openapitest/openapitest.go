@@ -104,13 +104,13 @@ func (v *Validator) Validate(x Exchange) error {
 	if err != nil {
 		return err
 	}
-	r, ok := v.match(target.EscapedPath())
+	method := x.Method
+	if method == http.MethodHead { // answers as GET
+		method = http.MethodGet
+	}
+	r, ok := v.match(target.EscapedPath(), method)
 	if !ok {
 		return v.undocumented(x, http.StatusNotFound)
-	}
-	method := x.Method
-	if method == http.MethodHead && r.item.Head == nil {
-		method = http.MethodGet
 	}
 	operation := r.item.GetOperation(method)
 	if operation == nil {
@@ -158,15 +158,22 @@ func (v *Validator) Operations() []string {
 	return out
 }
 
-// match finds the template of an escaped path, so that %2F stays within a segment.
-func (v *Validator) match(escaped string) (route, bool) {
+// match finds the template of an escaped path, so that %2F stays within a segment; of several
+// the first that has the method: a topic may have the name of another resource.
+func (v *Validator) match(escaped, method string) (first route, found bool) {
 	segments := strings.Split(escaped, "/")
 	for _, r := range v.routes {
-		if slices.EqualFunc(r.segments, segments, segmentMatches) {
+		if !slices.EqualFunc(r.segments, segments, segmentMatches) {
+			continue
+		}
+		if r.item.GetOperation(method) != nil {
 			return r, true
 		}
+		if !found {
+			first, found = r, true
+		}
 	}
-	return route{}, false
+	return first, found
 }
 
 func segmentMatches(template, segment string) bool {

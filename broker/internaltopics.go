@@ -1,0 +1,79 @@
+package broker
+
+import (
+	"context"
+	"time"
+
+	"tidewire/broker/partition"
+	"tidewire/cluster/metadata"
+	"tidewire/internal/model"
+	"tidewire/storage/record"
+)
+
+// InternalTopic is a topic of the service itself, of one partition, which is made when it is
+// first written to. Config is that of its making; administrators may change it.
+type InternalTopic struct {
+	Name   string
+	Config map[string]string
+}
+
+// internalTimeout bounds how long records of the service wait for their replicas.
+const internalTimeout = 5 * time.Second
+
+// AppendInternal appends records of the service itself, with acks=all; nobody's rights are
+// looked at, and no quota. The records are not kept. Errors: those of Produce, and conflict
+// where a topic of a user has the name.
+func (b *Broker) AppendInternal(ctx context.Context, topic InternalTopic, records []record.Record) error {
+	t, err := b.internalTopic(ctx, topic)
+	if err != nil {
+		return err
+	}
+	req := &ProduceRequest{Topic: topic.Name, Records: records, Routing: make([]Routing, len(records)), Acks: partition.AcksAll}
+	call := b.calls.Get().(*produceCall)
+	if err := b.prepare(call, t, req); err != nil {
+		b.calls.Put(call)
+		return err
+	}
+	b.appended(t.rates.in(records))
+	call.submit(t, req)
+	why := call.await(ctx, req.Acks, internalTimeout)
+	call.fill(req, why)
+	for i := range call.result.Results {
+		if err = call.result.Results[i].Err; err != nil {
+			break
+		}
+	}
+	if why == nil {
+		b.release(call)
+	}
+	return err
+}
+
+// internalTopic finds the topic, and makes it where there is none: on one node of several
+// that come at once.
+func (b *Broker) internalTopic(ctx context.Context, want InternalTopic) (*topic, error) {
+	if b.meta.Image().Topic(want.Name) == nil {
+		if err := b.createInternal(ctx, want); err != nil && !model.HasCode(err, model.TopicExists) {
+			return nil, err
+		}
+	}
+	t, err := b.topic(ctx, want.Name)
+	if err != nil {
+		return nil, err
+	}
+	if m := b.meta.Image().Topic(want.Name); m != nil && !m.Internal {
+		return nil, model.Errorf(model.Conflict, "%q is a topic of a user", want.Name)
+	}
+	return t, nil
+}
+
+func (b *Broker) createInternal(ctx context.Context, topic InternalTopic) error {
+	assign, err := b.assign(1, 0)
+	if err != nil {
+		return err
+	}
+	_, err = propose[*metadata.Topic](ctx, b.meta, metadata.CreateTopic{
+		Name: topic.Name, Internal: true, Assignments: assign, Config: topic.Config, Now: metadata.MillisOf(b.now()), ID: newTopicID(),
+	})
+	return err
+}
