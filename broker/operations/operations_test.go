@@ -143,6 +143,7 @@ func TestWorkThatEndsBeforeItNoticesWasNotCancelled(t *testing.T) {
 		require.True(t, model.HasCode(w.Cancel(t.Context(), id), model.Conflict))
 		require.Equal(t, operations.Done, w.view(t, id).State)
 
+		w.now = w.now.Add(time.Second)
 		_, stuck := w.Begin(t.Context(), spec())
 		limited, stop := context.WithTimeout(t.Context(), time.Second)
 		defer stop()
