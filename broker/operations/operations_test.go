@@ -99,6 +99,7 @@ func TestAFailedOperationSaysWhy(t *testing.T) {
 	v := w.view(t, id)
 	require.Equal(t, operations.Failed, v.State)
 	require.Equal(t, model.StorageFull, v.Err.Code)
+	w.now = w.now.Add(time.Second)
 	_, op = w.Begin(t.Context(), spec())
 	op.End(context.Canceled)
 	require.Equal(t, model.CommitUnknown, w.other(t, id).Err.Code)
@@ -142,6 +143,7 @@ func TestWorkThatEndsBeforeItNoticesWasNotCancelled(t *testing.T) {
 		require.True(t, model.HasCode(w.Cancel(t.Context(), id), model.Conflict))
 		require.Equal(t, operations.Done, w.view(t, id).State)
 
+		w.now = w.now.Add(time.Second)
 		_, stuck := w.Begin(t.Context(), spec())
 		limited, stop := context.WithTimeout(t.Context(), time.Second)
 		defer stop()
