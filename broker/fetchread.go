@@ -314,7 +314,7 @@ func (f *fetching) records(r *reader, batch *record.Batch, limit model.Offset) e
 			}
 			continue
 		}
-		if f.info.Records > 0 && f.info.Bytes+n > f.req.MaxBytes {
+		if (f.info.Records > 0 || f.req.Strict) && f.info.Bytes+n > f.req.MaxBytes {
 			f.full, f.info.End = true, AtLimit
 			return nil
 		}

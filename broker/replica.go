@@ -44,7 +44,8 @@ func (r Replica) Resolve(at Position, iso Isolation) (model.Offset, error) {
 func (r Replica) VisibleEnd(iso Isolation) model.Offset { return visibleEnd(r.Bounds(), iso) }
 
 // Read reads what is there at once, on behalf of a caller whose quota counts it: nothing of it
-// is refused here, see AllowFetch. The request's Topic, Partition and Wait are not used. Errors:
+// is refused here, see AllowFetch. With a nil visit it only counts what there is to be read, and
+// nobody is charged. The request's Topic, Partition and Wait are not used. Errors:
 // offset-out-of-range, rate-limited (no memory for it), leader-unavailable, storage-error.
 func (r Replica) Read(ctx context.Context, c Caller, req *FetchRequest, visit Visit) (FetchInfo, error) {
 	if err := r.Err(); err != nil {
@@ -60,7 +61,9 @@ func (r Replica) Read(ctx context.Context, c Caller, req *FetchRequest, visit Vi
 	}
 	defer f.end()
 	err = f.more(ctx)
-	r.b.chargeFetch(c, f.info.Bytes)
+	if visit != nil {
+		r.b.chargeFetch(c, f.info.Bytes)
+	}
 	return f.info, err
 }
 

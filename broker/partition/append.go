@@ -85,6 +85,13 @@ func (p *Partition) takeLocked(s *Slice) {
 	p.appendLocked(s)
 }
 
+// CanAppend tells why a slice with acks=all would be refused now, or nil.
+func (p *Partition) CanAppend() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.admitLocked(&Slice{Acks: AcksAll})
+}
+
 func (p *Partition) admitLocked(s *Slice) error {
 	if err := p.usableLocked(); err != nil {
 		return err
