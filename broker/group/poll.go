@@ -184,7 +184,7 @@ func MakeCursor(member string, a *Assignment, res PollResult, reached []model.Of
 		if !ok {
 			i = len(out.Topics)
 			at[p.Topic] = i
-			out.Topics = append(out.Topics, cursor.Topic{ID: p.Topic})
+			out.Topics = append(out.Topics, cursor.Topic{Tag: cursor.TagOf(p.Topic)})
 		}
 		out.Topics[i].Entries = append(out.Topics[i].Entries, cursor.Entry{Partition: p.Index, Since: p.Since, Next: p.Next})
 	}

@@ -306,7 +306,7 @@ func (s *sim) position(h group.Held, member string, c *cursor.Cursor) model.Offs
 	if c != nil && c.Member == cursor.Tag(member) {
 		for _, t := range c.Topics {
 			for _, e := range t.Entries {
-				if t.ID == h.Topic && e.Partition == h.Index && e.Since == h.Since {
+				if t.Tag == cursor.TagOf(h.Topic) && e.Partition == h.Index && e.Since == h.Since {
 					return e.Next
 				}
 			}
