@@ -38,7 +38,8 @@ type Group struct {
 	next       time.Duration // no deadline is earlier
 	hasNext    bool
 	patterns   map[string]*pattern
-	recreated  map[model.TopicID]bool // topics whose name had another id before them here
+	deleted    map[string]bool        // names of topics that the group has seen deleted
+	recreated  map[model.TopicID]bool // topics whose name was among them
 }
 
 // member is one member, with its target and what it holds.
@@ -52,6 +53,7 @@ type member struct {
 	// Not durable.
 	deadline   time.Duration // end of its session
 	told       Version       // the newest version that an answer or cursor is known to have shown it
+	shown      Version       // the newest version that an answer may have shown it: told, or of before Load
 	named      map[Partition]time.Duration
 	greeted    bool        // was answered with an assignment that is not pending
 	assignment *Assignment // of now, or nil
@@ -70,7 +72,7 @@ func New(id string, settings Settings) *Group {
 		topics: map[model.TopicID]TopicInfo{}, members: map[string]*member{}, gone: map[string]*gone{},
 		offsets: map[string]map[model.PartitionID]Offset{}, staged: map[model.ProducerID]map[Name]Offset{},
 		holders: map[Partition]string{}, aims: map[Partition]string{}, instances: map[string]string{},
-		patterns: map[string]*pattern{}, recreated: map[model.TopicID]bool{},
+		patterns: map[string]*pattern{}, deleted: map[string]bool{}, recreated: map[model.TopicID]bool{},
 	}
 }
 

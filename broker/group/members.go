@@ -51,9 +51,7 @@ func (g *Group) Join(env Env, req JoinRequest) (Effects, JoinResult, error) {
 	before := g.wanted(env.Topics)
 	s.refresh(before, notFresh)
 	if req.Assignor != "" && g.info.Assignor != req.Assignor || g.info.Assignor == "" {
-		info := g.info
-		info.Assignor = assignorOf(req.Assignor)
-		s.emit(info)
+		s.assignor = assignorOf(req.Assignor)
 	}
 	if former != "" {
 		s.takeOver(former, m)
@@ -107,7 +105,7 @@ func (s *step) end(id string, why Reason) {
 		}
 		s.tombstone(Key{Kind: KindCurrent, Member: id})
 	}
-	s.changed[id] = true
+	s.mark(id)
 	if why != 0 {
 		s.remember(MemberGone{Member: id, Reason: why, AtMs: s.env.WallMs})
 	}
