@@ -200,10 +200,23 @@ func TestAWaitingPollKeepsItsMemberAlive(t *testing.T) {
 	require.NoError(t, err)
 	w.after(time.Minute + 9*time.Second)
 	require.Equal(t, 1, w.g.Members())
-	// Its connection goes while it waits: from then on the session counts.
+	// Other calls of the member do not take the poll's time away.
 	_, _, err = w.g.Poll(w.env(), PollRequest{Member: "m1", Wait: time.Minute})
 	require.NoError(t, err)
 	require.NoError(t, w.g.Heartbeat(w.env(), "m1"))
+	require.NoError(t, w.commit("m1", commitOf("orders", 0, 1)))
+	_, _, err = w.g.CommitCursor(w.env(), "m1", nil)
+	require.NoError(t, err)
+	_, err = w.g.Release(w.env(), "m1", nil)
+	require.NoError(t, err)
+	_, err = w.g.Seek(w.env(), SeekRequest{Member: "m1", Positions: []SeekPosition{{Name{"orders", 0}, 0}}})
+	require.NoError(t, err)
+	w.after(time.Minute + 9*time.Second)
+	require.Equal(t, 1, w.g.Members())
+	// Its connection goes while it waits: from then on the session counts.
+	_, _, err = w.g.Poll(w.env(), PollRequest{Member: "m1", Wait: time.Minute})
+	require.NoError(t, err)
+	require.NoError(t, w.g.Unattended(w.env(), "m1"))
 	w.after(10 * time.Second)
 	require.Equal(t, 0, w.g.Members())
 }

@@ -225,7 +225,7 @@ func (g *Group) Release(env Env, id string, partitions []Name) (Effects, error) 
 	if err != nil {
 		return Effects{}, err
 	}
-	g.touch(env, id, 0)
+	g.extend(env, id)
 	s := g.step(env)
 	said := make(map[Name]bool, len(partitions))
 	for _, n := range partitions {
@@ -376,7 +376,7 @@ func (g *Group) Seek(env Env, req SeekRequest) (*cursor.Cursor, error) {
 	if len(foreign) > 0 {
 		return nil, notOwner(foreign)
 	}
-	g.touch(env, req.Member, 0)
+	g.extend(env, req.Member)
 	got := g.look(m, m.usable(req.Member, req.Cursor))
 	for i, p := range got.Positions {
 		if next, ok := wants[p.Partition]; ok {
