@@ -276,20 +276,12 @@ func (x *polling) note(a *group.Assignment) {
 		}
 		x.out.Positions = append(x.out.Positions, p)
 	}
-	x.out.Cursor = group.MakeCursor(x.req.Member, a, x.out.Positions, x.positions(), x.got.Revoking).String()
-}
-
-// positions are those of the partitions that were read or to be read: some may be revoked by now.
-func (x *polling) positions() []group.Position {
-	var out []group.Position
-	held := make(map[group.Partition]bool, len(x.out.Positions))
-	for _, p := range x.out.Positions {
-		held[p.Partition] = true
-	}
-	for i := range x.sources {
-		if p := x.sources[i].pos; !held[p.Partition] {
-			out = append(out, p)
+	reached := make([]model.Offset, len(x.got.Positions))
+	for i := range reached {
+		reached[i] = group.NoOffset
+		if i < len(x.sources) {
+			reached[i] = x.sources[i].pos.Next
 		}
 	}
-	return out
+	x.out.Cursor = group.MakeCursor(x.req.Member, a, x.got, reached).String()
 }
