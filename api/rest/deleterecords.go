@@ -19,7 +19,7 @@ type RecordDeletionRequest struct {
 type PartitionDeletion struct {
 	Partition *int32 `json:"partition" binding:"required"`
 	// An offset, or the text high_watermark for all committed records.
-	BeforeOffset any `json:"before_offset" binding:"required"`
+	BeforeOffset any `json:"before_offset" binding:"required" extensions:"x-kinds=integer|string"`
 }
 
 // RecordDeletion says where the partitions begin now, in the order of the request.

@@ -13,6 +13,7 @@ import (
 
 	"tidewire/api/coding"
 	"tidewire/api/problem"
+	"tidewire/api/strictjson"
 	"tidewire/broker/quota"
 	"tidewire/internal/model"
 )
@@ -162,7 +163,30 @@ func (g *Gate) run(c *Call) error {
 		defer b.Release()
 		c.Request.Body, c.Request.ContentLength = b, -1
 	}
+	if c.Route.Body == NoBody && c.Request.Method == http.MethodPost {
+		if err := refuseBody(c); err != nil {
+			return err
+		}
+	}
 	return c.Route.Handle(c)
+}
+
+// refuseBody reads the body of a POST that takes none: members of an object would be passed
+// over, and the client would think that they did something. An empty object says nothing. What
+// comes with GET or DELETE has no meaning (RFC 9110 §9.3) and is not looked at.
+func refuseBody(c *Call) error {
+	if c.Request.Body == nil || c.Request.Body == http.NoBody {
+		return nil
+	}
+	return c.ReadBody(func(b []byte) error {
+		if len(b) == 0 {
+			return nil
+		}
+		if err := RequireJSON(c.Request.Header); err != nil {
+			return err
+		}
+		return strictjson.Decode(b, new(struct{}))
+	})
 }
 
 var noQuery = url.Values{}
@@ -245,8 +269,12 @@ func checkContentType(c *Call) error {
 	switch {
 	case c.Route.Content != nil && c.Route.Built():
 		return c.Route.Content(c)
-	case c.Route.Body != JSON || c.Request.Body == nil || c.Request.Body == http.NoBody:
+	case c.Request.Body == nil || c.Request.Body == http.NoBody:
 		return nil // without a body there is nothing to have a type: decode asks for one
+	case c.Route.Body == NoBody && c.Request.Method == http.MethodPost && c.Request.ContentLength > 0:
+		return RequireJSON(c.Request.Header)
+	case c.Route.Body != JSON:
+		return nil
 	}
 	return RequireJSON(c.Request.Header)
 }
