@@ -44,6 +44,7 @@ const highWatermark = "high_watermark"
 //	@Summary	Delete the oldest records
 //	@Tags		Topics
 //	@Param		topic	path		string					true	"name"
+//	@Param		dry_run	query		bool					false	"change nothing, tell where the partitions would begin"
 //	@Param		body	body		RecordDeletionRequest	true	"up to where"
 //	@Success	200		{object}	RecordDeletion
 //	@Router		/v1/topics/{topic}/delete-records [post]
@@ -57,7 +58,11 @@ func (a *API) deleteRecords(c *route.Call) error {
 	if err != nil {
 		return err
 	}
-	done, err := a.broker.DeleteRecords(c.Request.Context(), c.Caller(), c.PathValue("topic"), what)
+	dry, err := c.QueryBool("dry_run")
+	if err != nil {
+		return err
+	}
+	done, err := a.broker.DeleteRecords(c.Request.Context(), c.Caller(), c.PathValue("topic"), what, dry)
 	if err != nil {
 		return err
 	}
