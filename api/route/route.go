@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/gin-gonic/gin"
 
@@ -70,6 +71,8 @@ type Route struct {
 	Stream bool
 
 	unbuilt headerNames // of Unbuilt.Headers, made by Register
+	last    atomic.Pointer[goodQuery]
+	strange atomic.Uint32 // queries that were not the last one
 }
 
 // Built reports whether the route does something yet.
@@ -134,11 +137,7 @@ func (g *Gate) answer(c *Call) error {
 
 // run makes the checks in the order of precedence that the contract fixes.
 func (g *Gate) run(c *Call) error {
-	c.query = noQuery
-	var queryErr error
-	if raw := c.Request.URL.RawQuery; raw != "" {
-		c.query, queryErr = parseQuery(raw)
-	}
+	known, queryErr := c.parseQuery()
 	if err := g.authenticate(c); err != nil {
 		return err
 	}
@@ -150,10 +149,11 @@ func (g *Gate) run(c *Call) error {
 	if queryErr != nil {
 		return model.Invalid("query:", "the query is not validly encoded")
 	}
-	if !c.Route.Stream {
+	if !c.Route.Stream && !known {
 		if err := checkQuery(c); err != nil {
 			return err
 		}
+		c.rememberQuery()
 	}
 	if err := c.decodePath(); err != nil {
 		return err
@@ -190,6 +190,46 @@ func refuseBody(c *Call) error {
 }
 
 var noQuery = url.Values{}
+
+// goodQuery is a query that a route has accepted: most clients send the same one again and
+// again. It does not change.
+type goodQuery struct {
+	raw    string
+	values url.Values
+}
+
+// maxGoodQuery bounds the queries that are remembered, in bytes.
+const maxGoodQuery = 64
+
+// parseQuery reads the query. known says that checkQuery has accepted it before.
+func (c *Call) parseQuery() (known bool, err error) {
+	raw := c.Request.URL.RawQuery
+	if c.query = noQuery; raw == "" {
+		return true, nil
+	}
+	if last := c.Route.last.Load(); last != nil && last.raw == raw {
+		c.query = last.values
+		return true, nil
+	}
+	c.query, err = parseQuery(raw)
+	return false, err
+}
+
+// rememberEvery is how many other queries come before one is remembered, so that clients whose
+// queries all differ pay little for it.
+const rememberEvery = 8
+
+// rememberQuery keeps a query that was accepted, but for one with a ticket, which is a secret.
+func (c *Call) rememberQuery() {
+	raw := c.Request.URL.RawQuery
+	if len(raw) > maxGoodQuery || c.query.Has("ticket") || c.Route.strange.Add(1)%rememberEvery != 1 {
+		return
+	}
+	raw = strings.Clone(raw) // it lies in the memory of a whole head, in which there is a token
+	if values, err := parseQuery(raw); err == nil {
+		c.Route.last.Store(&goodQuery{raw, values})
+	}
+}
 
 // checks come after authentication, in this order.
 var checks = []func(*Call) error{checkLength, checkContentType, checkAccept, checkQuota, checkBuilt}
