@@ -105,8 +105,8 @@ func (a *Authorizer) Decide(q Access) Decision {
 	switch {
 	case u == nil || u.Disabled:
 		return Decision{}
-	case q.onAudit():
-		return Decision{Allowed: u.Admin && q.Operation != metadata.OpAll && auditOps&opBit(q.Operation) != 0}
+	case q.onReserved():
+		return Decision{Allowed: u.Admin && q.Operation != metadata.OpAll && reservedOps&opBit(q.Operation) != 0}
 	case u.Admin:
 		return Decision{Allowed: true}
 	}
@@ -118,12 +118,16 @@ func (a *Authorizer) Decide(q Access) Decision {
 // to be read.
 const AuditTopic = "__audit"
 
-// auditOps are what administrators may do with AuditTopic; "all" is more.
-var auditOps = opBit(metadata.OpRead) | opBit(metadata.OpDescribe) | opBit(metadata.OpDescribeConfigs) | opBit(metadata.OpAlterConfigs)
+// OffsetsTopic is the topic of committed offsets and of what groups are. The same holds for it:
+// group coordinators alone write to it, and a partition more or less would move every group.
+const OffsetsTopic = "__consumer_offsets"
 
-// onAudit reports whether a question is about AuditTopic.
-func (q *Access) onAudit() bool {
-	return q.Resource == metadata.ResourceTopic && q.Name == AuditTopic
+// reservedOps are what administrators may do with reserved topics; "all" is more.
+var reservedOps = opBit(metadata.OpRead) | opBit(metadata.OpDescribe) | opBit(metadata.OpDescribeConfigs) | opBit(metadata.OpAlterConfigs)
+
+// onReserved reports whether a question is about a topic that no rule opens.
+func (q *Access) onReserved() bool {
+	return q.Resource == metadata.ResourceTopic && (q.Name == AuditTopic || q.Name == OffsetsTopic)
 }
 
 // Check answers the question of POST /v1/acls/check: whether a principal, in the
@@ -146,7 +150,7 @@ func (a *Authorizer) Check(principal string, q Access) (Decision, error) {
 	if img.User(name) != nil {
 		return a.Decide(q), nil
 	}
-	if q.onAudit() {
+	if q.onReserved() {
 		return Decision{}, nil
 	}
 	return a.rulesOf(img).Evaluate(q), nil

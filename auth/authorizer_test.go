@@ -182,3 +182,25 @@ func BenchmarkAuthorize(b *testing.B) {
 		}
 	}
 }
+
+// What coordinators and the audit log keep in topics is opened by no rule, and administrators
+// only look and set retention and the like.
+func TestReservedTopicsAreReadByAdministratorsAndWrittenByNobody(t *testing.T) {
+	t.Parallel()
+	n := withUsers(t, "alice")
+	_, _, err := n.Service.CreateACL(t.Context(), topicRule("alice", metadata.OpAll, "*"))
+	require.NoError(t, err)
+	for _, topic := range []string{AuditTopic, OffsetsTopic} {
+		may := func(user string, op metadata.Operation) bool {
+			return n.Authorizer.Decide(Access{User: user, Operation: op, Resource: metadata.ResourceTopic, Name: topic}).Allowed
+		}
+		for _, op := range []metadata.Operation{metadata.OpRead, metadata.OpDescribe, metadata.OpDescribeConfigs, metadata.OpAlterConfigs} {
+			require.True(t, may("root", op), "%s of %s", op, topic)
+			require.False(t, may("alice", op), "%s of %s", op, topic)
+		}
+		for _, op := range []metadata.Operation{metadata.OpWrite, metadata.OpDelete, metadata.OpAlter, metadata.OpAll} {
+			require.False(t, may("root", op), "%s of %s", op, topic)
+			require.False(t, may("alice", op), "%s of %s", op, topic)
+		}
+	}
+}

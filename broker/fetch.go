@@ -48,10 +48,13 @@ type FetchRequest struct {
 	Partition  model.PartitionID
 	From       Position
 	MaxRecords int
-	MaxBytes   int           // of keys, values and headers; the first record always comes whole
-	MinBytes   int           // a waiting read answers once it has so many
-	Wait       time.Duration // 0: answer at once
-	Isolation  Isolation
+	MaxBytes   int // of keys, values and headers; the first record always comes whole
+	// Strict says that not even the first record may be larger than MaxBytes: a read that is
+	// part of a larger one.
+	Strict    bool
+	MinBytes  int           // a waiting read answers once it has so many
+	Wait      time.Duration // 0: answer at once
+	Isolation Isolation
 	// Filter leaves records out; nil: none. One call then looks at scanBytes of them at
 	// most, and NextOffset tells how far it came.
 	Filter *browse.Filter

@@ -28,8 +28,10 @@ type fetching struct {
 	guard    *Guard        // of reads that take long; nil until then
 	info     FetchInfo
 	full     bool // a limit was reached
-	left     int  // bytes of records that the request's filter left out
-	filter   visible.Filter
+	// uncounted reads are the service's own and do not show in the topic's rates.
+	uncounted bool
+	left      int // bytes of records that the request's filter left out
+	filter    visible.Filter
 }
 
 // Memory of reads, in bytes.
@@ -157,7 +159,7 @@ func (f *fetching) read(ctx context.Context, grant *budget.Grant, need int64) er
 		if cap(r.buf) <= maxPooledBuffer {
 			readers.Put(r)
 		}
-		if f.visit != nil {
+		if f.visit != nil && !f.uncounted {
 			f.topic.rates.out(f.info.Records-records, f.info.Bytes-bytes)
 		}
 	}()
@@ -312,7 +314,7 @@ func (f *fetching) records(r *reader, batch *record.Batch, limit model.Offset) e
 			}
 			continue
 		}
-		if f.info.Records > 0 && f.info.Bytes+n > f.req.MaxBytes {
+		if (f.info.Records > 0 || f.req.Strict) && f.info.Bytes+n > f.req.MaxBytes {
 			f.full, f.info.End = true, AtLimit
 			return nil
 		}

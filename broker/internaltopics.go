@@ -10,11 +10,20 @@ import (
 	"tidewire/storage/record"
 )
 
-// InternalTopic is a topic of the service itself, of one partition, which is made when it is
-// first written to. Config is that of its making; administrators may change it.
+// InternalTopic is a topic of the service itself, which is made when it is first written to.
+// Config is that of its making; administrators may change it.
 type InternalTopic struct {
-	Name   string
-	Config map[string]string
+	Name       string
+	Partitions int // 0: one
+	Config     map[string]string
+}
+
+// EnsureInternal makes an internal topic where there is none, and waits for this node to serve
+// what it holds of it. Errors: those of the quorum, leader-unavailable, and conflict where a
+// topic of a user has the name.
+func (b *Broker) EnsureInternal(ctx context.Context, topic InternalTopic) error {
+	_, err := b.internalTopic(ctx, topic)
+	return err
 }
 
 // internalTimeout bounds how long records of the service wait for their replicas.
@@ -68,7 +77,7 @@ func (b *Broker) internalTopic(ctx context.Context, want InternalTopic) (*topic,
 }
 
 func (b *Broker) createInternal(ctx context.Context, topic InternalTopic) error {
-	assign, err := b.assign(1, 0)
+	assign, err := b.assign(max(topic.Partitions, 1), 0)
 	if err != nil {
 		return err
 	}

@@ -85,9 +85,19 @@ func (p *Partition) takeLocked(s *Slice) {
 	p.appendLocked(s)
 }
 
+// CanAppend tells why a slice with acks=all would be refused now, or nil.
+func (p *Partition) CanAppend() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.admitLocked(&Slice{Acks: AcksAll})
+}
+
 func (p *Partition) admitLocked(s *Slice) error {
 	if err := p.usableLocked(); err != nil {
 		return err
+	}
+	if s.Within != nil && *s.Within != p.lead.Epoch {
+		return model.Errorf(model.LeaderUnavailable, "the leadership of partition %d of %q has moved since", p.ID, p.Topic)
 	}
 	if err := p.log.Failed(); err != nil {
 		return model.AsError(err).WithOutcome(model.NotApplied)
@@ -162,7 +172,7 @@ func (p *Partition) appendLocked(s *Slice) {
 	for _, i := range s.Select {
 		r := &s.Records[i]
 		if p.builder.Count() > 0 && p.builder.SizeWith(r.Timestamp, r.Key, r.Value, r.Headers) > limit {
-			if s.Sequence != nil || s.Expected != nil || s.Once != nil {
+			if s.Sequence != nil || s.Expected != nil || s.Once != nil || s.Whole {
 				s.finishLocked(NotOneBatch(p.settings.MaxMessageBytes))
 				return
 			}
@@ -187,7 +197,7 @@ func (p *Partition) appendLocked(s *Slice) {
 
 // NotOneBatch is the error of a slice that would become several batches and may not.
 func NotOneBatch(maxMessageBytes int) error {
-	return model.Errorf(model.RecordTooLarge, "the records of one partition take more than max.message.bytes=%d, and with an Idempotency-Key, a producer id or an expected offset they must be one batch", maxMessageBytes)
+	return model.Errorf(model.RecordTooLarge, "the records of one partition take more than max.message.bytes=%d, and with an Idempotency-Key, a producer id or an expected offset, or as one change of the service itself, they must be one batch", maxMessageBytes)
 }
 
 // writeSliceLocked appends the builder's batch, behind earlier ones of the slice, under the

@@ -144,6 +144,13 @@ func (p *Partition) SetLeadership(l Leadership) {
 	p.wakeLocked()
 }
 
+// Leadership is what the metadata said last.
+func (p *Partition) Leadership() Leadership {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.lead
+}
+
 // SetSettings takes over changed topic settings. What is open goes into the log first,
 // under the settings by which it was merged: call it before the log gets a smaller limit
 // of message bytes, and after it got a larger one.

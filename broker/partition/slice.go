@@ -32,6 +32,11 @@ type Slice struct {
 	// batch; nil: none.
 	Sequence *Sequence
 	Expected *model.Offset // what the log end must be for the slice to be appended
+	// Within is the leader epoch in which alone the slice is to be appended; nil: any. It is
+	// for who has read the log in that epoch and decides by what was there.
+	Within *model.LeaderEpoch
+	// Whole says that the records become one batch or are refused.
+	Whole bool
 
 	// Once is for a slice of a request with an Idempotency-Key, which is stored once; nil: it
 	// has none.
@@ -92,11 +97,21 @@ const (
 type Completion struct {
 	left atomic.Int32
 	done chan struct{}
+	call func() // in the place of done, where not nil
 }
 
 // NewCompletion returns one that waits for n slices.
 func NewCompletion(n int) *Completion {
 	c := &Completion{done: make(chan struct{}, 1)}
+	c.left.Store(int32(n))
+	return c
+}
+
+// NewCallback returns a completion for n slices that calls fn when the last one has ended, in
+// the place of Done. A partition's lock is held then: fn must neither wait nor call a
+// partition.
+func NewCallback(n int, fn func()) *Completion {
+	c := &Completion{call: fn}
 	c.left.Store(int32(n))
 	return c
 }
@@ -110,9 +125,14 @@ func (c *Completion) Done() <-chan struct{} { return c.done }
 
 // Discount ends n slices that were never submitted.
 func (c *Completion) Discount(n int) {
-	if n > 0 && c.left.Add(-int32(n)) == 0 {
-		c.done <- struct{}{}
+	if n <= 0 || c.left.Add(-int32(n)) != 0 {
+		return
 	}
+	if c.call != nil {
+		c.call()
+		return
+	}
+	c.done <- struct{}{}
 }
 
 func (s *Slice) finishLocked(err error) {

@@ -92,6 +92,10 @@ func (m *Image) CollidingTopic(name string) *Topic {
 // Topics yields the topics whose name starts with prefix, in byte order of names.
 func (m *Image) Topics(prefix string) iter.Seq[*Topic] { return walk(m.topics, prefix) }
 
+// SameTopics reports whether another image has the same topics, with all that belongs to them.
+// It may miss that they are the same; it compares no two topics.
+func (m *Image) SameTopics(o *Image) bool { return m.topics == o.topics }
+
 // TopicCount is the number of topics, internal ones included.
 func (m *Image) TopicCount() int { return m.topics.Len() }
 

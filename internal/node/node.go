@@ -3,7 +3,7 @@
 //
 // Order: data folder and its lock; the HTTP listener, so that the address is known
 // before it is registered; the store of logs; the cluster; auth; the broker, which opens
-// the partitions; the HTTP server. A node that cannot start leaves nothing running.
+// the partitions; the coordinators of groups; the HTTP server. A node that cannot start leaves nothing running.
 package node
 
 import (
@@ -29,6 +29,7 @@ import (
 	"tidewire/auth"
 	"tidewire/broker"
 	"tidewire/broker/audit"
+	"tidewire/broker/coordinator"
 	"tidewire/broker/quota"
 	"tidewire/cluster"
 	"tidewire/cluster/metadata"
@@ -59,6 +60,7 @@ type Node struct {
 	cluster  *cluster.Cluster
 	auth     *auth.Auth
 	broker   *broker.Broker
+	groups   *coordinator.Coordinator
 	streams  *ws.Handler
 	server   *web.Server
 	group    *lifecycle.Group // of everything else
@@ -280,9 +282,14 @@ func (n *Node) startBroker(ctx context.Context) error {
 		Logger: n.logger, Group: n.group, Now: n.now, Monotonic: n.mono, Appended: n.noteAppended,
 		FetchMemory: max(int64(n.cfg.FetchMemory), 16<<20),
 	})
+	n.groups = coordinator.New(coordinator.Config{
+		NodeID: n.cfg.NodeID, Broker: n.broker, Metadata: n.cluster, Logger: n.logger, Group: n.group, Now: n.now, Monotonic: n.mono,
+	})
 	n.onStop("the broker", func(context.Context) error { n.broker.Stop(); return nil })
+	n.onStop("the group coordinators", func(context.Context) error { n.groups.Stop(); return nil })
 	n.onStop("background work", stopGroup(n.group))
 	n.broker.Start()
+	n.groups.Start()
 	n.group.Go("auth", n.auth.Service.Run)
 	n.group.Go("disk", n.watchDisk)
 	return nil
@@ -295,6 +302,7 @@ func (n *Node) startServer(context.Context) error {
 	}
 	registry := prometheus.NewRegistry()
 	n.broker.RegisterMetrics(registry)
+	n.groups.RegisterMetrics(registry)
 	registerOpenFiles(registry, n.store)
 	budget := inflight.New(max(int64(n.cfg.HTTPInflightBytes), 64<<20))
 	web.RegisterInflight(registry, budget)
@@ -335,7 +343,7 @@ func (n *Node) startServer(context.Context) error {
 		}
 	})
 	n.onStop("the HTTP server", n.server.Shutdown)
-	n.onStop("waiting calls", func(context.Context) error { n.broker.Drain(); return nil })
+	n.onStop("waiting calls", func(context.Context) error { n.broker.Drain(); n.groups.Drain(); return nil })
 	return nil
 }
 
@@ -398,6 +406,9 @@ func (n *Node) devLogin(ctx context.Context) string {
 func (n *Node) Ready() []string {
 	if !n.ready.Load() {
 		return []string{"the node is starting or stopping"}
+	}
+	if !n.groups.Loaded() {
+		return []string{"the coordinators of consumer groups are reading their state"}
 	}
 	return nil
 }

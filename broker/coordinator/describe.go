@@ -1,0 +1,255 @@
+package coordinator
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+
+	"tidewire/broker"
+	"tidewire/broker/group"
+	"tidewire/internal/model"
+)
+
+// OffsetState is a committed offset, or a partition that a member has without one, with what
+// its log says. Where Err is set the log could not be asked: HighWatermark, Lag and LagMs mean
+// nothing then, and neither without a committed offset (Next is group.NoOffset).
+type OffsetState struct {
+	group.OffsetDescription
+	HighWatermark model.Offset
+	Lag           int64 // records between the two
+	LagMs         int64 // age of the next record to be read, in ms; 0: there is none
+	Err           error
+}
+
+// Description is a group as people look at it.
+type Description struct {
+	group.Description
+	Coordinator model.BrokerID
+	Offsets     []OffsetState // in the place of Description.Offsets
+	TotalLag    int64         // of those whose lag is known
+}
+
+// TopicFilter tells the topics that the caller may hear of; nil: all.
+type TopicFilter func(topic string) bool
+
+func (f TopicFilter) lets(topic string) bool { return f == nil || f(topic) }
+
+// Describe tells all of a group: what of it concerns topics that the filter leaves out is not
+// told. It reads one batch of each partition that lags, for its age. Errors: unknown-group,
+// leader-unavailable.
+func (c *Coordinator) Describe(ctx context.Context, groupID string, may TopicFilter) (*Description, error) {
+	out := &Description{}
+	err := c.run(ctx, groupID, false, func(g *group.Group, _ group.Env) (group.Effects, error) {
+		if g.Vacant() {
+			return group.Effects{}, unknownGroup(groupID)
+		}
+		out.Description = g.Describe()
+		return group.Effects{}, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	_, out.Coordinator = c.coordinatorOf(groupID)
+	rows := filled(&out.Description, may)
+	out.Description.Offsets = nil
+	hide(&out.Description, may)
+	out.Offsets = make([]OffsetState, len(rows))
+	for i, o := range rows {
+		s := &out.Offsets[i]
+		s.OffsetDescription = o
+		c.measure(ctx, s, true)
+		if s.Err == nil && s.Next != group.NoOffset {
+			out.TotalLag += s.Lag
+		}
+	}
+	return out, nil
+}
+
+// filled are a group's offsets that the filter lets through, with partitions that members have
+// and nothing is committed of.
+func filled(d *group.Description, may TopicFilter) []group.OffsetDescription {
+	var out []group.OffsetDescription
+	seen := map[group.Name]bool{}
+	for _, o := range d.Offsets {
+		if may.lets(o.Topic) {
+			out = append(out, o)
+			seen[group.Name{Topic: o.Topic, Partition: o.Partition}] = true
+		}
+	}
+	for i := range d.Members {
+		a := d.Members[i].Assignment
+		for _, list := range [][]group.Held{a.Held, a.Revoking} {
+			for _, h := range list {
+				if seen[group.Name{Topic: h.Name, Partition: h.Index}] || !may.lets(h.Name) {
+					continue
+				}
+				out = append(out, group.OffsetDescription{
+					Offset:   group.Offset{Topic: h.Name, TopicID: h.Topic, Partition: h.Index, Next: group.NoOffset, Epoch: model.NoEpoch},
+					MemberID: d.Members[i].ID,
+				})
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b group.OffsetDescription) int {
+		return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
+	})
+	return out
+}
+
+// hide leaves out of members what the filter does not let through. What they share with the
+// group is not changed.
+func hide(d *group.Description, may TopicFilter) {
+	if may == nil {
+		return
+	}
+	no := func(h group.Held) bool { return !may(h.Name) }
+	for i := range d.Members {
+		m := &d.Members[i]
+		m.Topics = slices.DeleteFunc(slices.Clone(m.Topics), func(t string) bool { return !may(t) })
+		a := *m.Assignment
+		a.Held, a.Revoking = slices.DeleteFunc(slices.Clone(a.Held), no), slices.DeleteFunc(slices.Clone(a.Revoking), no)
+		m.Assignment = &a
+	}
+}
+
+// measure asks the log of a committed offset; age: how old the next record is too.
+func (c *Coordinator) measure(ctx context.Context, s *OffsetState, age bool) {
+	id := s.TopicID
+	if id.IsZero() { // committed by others, which know topics by name
+		if t, ok := c.view().ByName(s.Topic); ok {
+			id = t.ID
+		}
+	}
+	replica, err := c.broker.Replica(ctx, id, s.Partition)
+	if err != nil {
+		s.Err = err
+		return
+	}
+	if s.Err = replica.Err(); s.Err != nil {
+		return
+	}
+	bounds := replica.Bounds()
+	s.HighWatermark = bounds.HighWatermark
+	if s.Next == group.NoOffset {
+		return
+	}
+	s.Lag = max(0, int64(bounds.HighWatermark-max(s.Next, bounds.LogStart)))
+	if s.Lag == 0 || !age {
+		return
+	}
+	ms, ok, err := replica.TimeOfNext(ctx, s.Next, broker.ReadCommitted)
+	if err != nil {
+		s.Err = err
+		return
+	}
+	if ok {
+		s.LagMs = max(0, c.now().UnixMilli()-ms)
+	}
+}
+
+// Offsets are the committed offsets of a group, of topics that the filter lets through, as
+// Describe has them. Errors: unknown-group, leader-unavailable.
+func (c *Coordinator) Offsets(ctx context.Context, groupID string, may TopicFilter) ([]OffsetState, error) {
+	d, err := c.Describe(ctx, groupID, may)
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(d.Offsets, func(o OffsetState) bool { return o.Next == group.NoOffset }), nil
+}
+
+// ListRequest says which groups are wanted.
+type ListRequest struct {
+	Prefix   string
+	Contains string                  // in the name
+	Topic    string                  // that they subscribe to or have offsets of; "": any
+	May      func(group string) bool // that the caller may hear of; nil: all
+}
+
+func (r *ListRequest) wants(name string) bool {
+	return strings.HasPrefix(name, r.Prefix) && strings.Contains(name, r.Contains) && (r.May == nil || r.May(name))
+}
+
+// List gives the names of groups, ascending. It looks at what is in memory alone, and waits
+// for groups that are still being read. Errors: leader-unavailable.
+func (c *Coordinator) List(ctx context.Context, req ListRequest) ([]string, error) {
+	for _, s := range c.current() {
+		if err := s.await(ctx); err != nil {
+			return nil, err
+		}
+	}
+	actors := c.all()
+	if req.Topic != "" {
+		actors = c.of(req.Topic)
+	}
+	out := make([]string, 0, len(actors))
+	for _, a := range actors {
+		if req.wants(a.name) && a.exists() {
+			out = append(out, a.name)
+		}
+	}
+	slices.Sort(out)
+	return out, nil
+}
+
+// exists tells whether there is anything of the group.
+func (a *actor) exists() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.gone == nil && !a.core.Vacant()
+}
+
+// Summary is one row of a list of groups. With Err set only Group means something.
+type Summary struct {
+	Group       string
+	State       group.State
+	Members     int
+	Topics      []string // ascending; those that the filter lets through
+	TotalLag    int64    // records, of offsets whose logs could be asked
+	Coordinator model.BrokerID
+	Err         error
+}
+
+// Summaries are rows of a list, of groups by name, as of this moment: they may hold what is
+// about to be committed. They read no log.
+func (c *Coordinator) Summaries(ctx context.Context, names []string, may TopicFilter) []Summary {
+	out := make([]Summary, len(names))
+	for i, name := range names {
+		out[i] = c.summary(ctx, name, may)
+	}
+	return out
+}
+
+func (c *Coordinator) summary(ctx context.Context, name string, may TopicFilter) Summary {
+	s := Summary{Group: name}
+	a, err := c.find(ctx, name, false)
+	if err == nil && a == nil {
+		err = unknownGroup(name)
+	}
+	if err != nil {
+		s.Err = err
+		return s
+	}
+	_, s.Coordinator = c.coordinatorOf(name)
+	a.mu.Lock()
+	d := group.Description{}
+	if !a.core.Vacant() {
+		d = a.core.Describe()
+	} else {
+		s.Err = unknownGroup(name)
+	}
+	topics := a.core.Topics()
+	a.mu.Unlock()
+	s.State, s.Members = d.State, len(d.Members)
+	s.Topics = slices.DeleteFunc(topics, func(t string) bool { return !may.lets(t) })
+	for _, o := range d.Offsets {
+		if !may.lets(o.Topic) {
+			continue
+		}
+		row := OffsetState{OffsetDescription: o}
+		if c.measure(ctx, &row, false); row.Err == nil {
+			s.TotalLag += row.Lag
+		}
+	}
+	return s
+}

@@ -1,0 +1,292 @@
+package coordinator
+
+import (
+	"context"
+	"time"
+
+	"tidewire/broker"
+	"tidewire/broker/group"
+	"tidewire/broker/group/cursor"
+	"tidewire/broker/partition"
+	"tidewire/cluster/metadata"
+	"tidewire/internal/model"
+)
+
+// poll is a member's poll under way, as others see it.
+type poll struct {
+	member  string
+	changed chan struct{} // receives when the member's assignment may have changed
+	ended   chan struct{} // closed by the poll that takes its place
+}
+
+func (p *poll) wake() {
+	select {
+	case p.changed <- struct{}{}:
+	default:
+	}
+}
+
+func (p *poll) replaced() bool {
+	select {
+	case <-p.ended:
+		return true
+	default:
+		return false
+	}
+}
+
+// polling is a poll, as its own goroutine goes through it.
+type polling struct {
+	c        *Coordinator
+	a        *actor
+	req      *PollRequest
+	cursor   *cursor.Cursor
+	visit    Visit
+	deadline time.Time // of the wait; by the process's own clock
+
+	poll     *poll
+	guard    *broker.Guard
+	watcher  *partition.Watcher
+	explicit bool // the member names its topics: one that it may not read is an error
+	got      group.PollResult
+	sources  []source
+	out      *PollResult
+}
+
+// Poll is a member's poll: a heartbeat for as long as it takes, which commits what the cursor
+// covers (with auto-commit), releases what the answer of the cursor named as being revoked,
+// waits until there are records or the assignment changes, and gives records. A later poll of
+// the member ends it. Nothing is visited before it is known that the poll may be answered.
+//
+// The read is fair between partitions: where many have records each gives a share, beginning
+// anywhere.
+//
+// Errors: invalid-argument for a cursor that is none, forbidden (a topic that the member names
+// and the caller may not read; of those that a pattern matches the others are read),
+// unauthenticated and the like when the caller's credential ends, offset-out-of-range with
+// partitions under group.Never, unknown-member, member-expired, fenced, rate-limited (the
+// user's quota, or no memory), leader-unavailable, storage-error, and those of any write.
+func (c *Coordinator) Poll(ctx context.Context, req *PollRequest, visit Visit) (*PollResult, error) {
+	at, err := parseCursor(req.Cursor)
+	if err != nil {
+		return nil, err
+	}
+	if !req.Stream {
+		if err := c.broker.AllowFetch(req.Caller); err != nil {
+			return nil, err
+		}
+	} else if at == nil { // an empty one, which releases nothing
+		at = &cursor.Cursor{Member: cursor.Tag(req.Member)}
+	} else {
+		at.Version = 0
+	}
+	x := &polling{c: c, req: req, cursor: at, visit: visit, deadline: time.Now().Add(req.Wait), watcher: partition.NewWatcher()}
+	c.metrics.polls.Add(1)
+	defer c.metrics.polls.Add(-1)
+	x.guard = c.broker.Guard(req.Caller, broker.Need{Operation: metadata.OpRead, Resource: metadata.ResourceGroup, Name: req.Group})
+	defer x.guard.Close()
+	for {
+		if x.a, err = c.find(ctx, req.Group, false); err != nil {
+			return nil, err
+		}
+		if x.a == nil {
+			return nil, model.Errorf(model.UnknownMember, "the group %q has no member %q", req.Group, req.Member)
+		}
+		if err = x.run(ctx); err != errMoved { //nolint:errorlint // it is never wrapped
+			return x.out, err
+		}
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// run goes through the poll with one actor.
+func (x *polling) run(ctx context.Context) (err error) {
+	if x.poll, err = x.a.enter(x.req.Member); err != nil {
+		return err
+	}
+	defer x.a.leave(x.poll)
+	defer x.unwatch()
+	end := EndRecords
+	for before := (*group.Assignment)(nil); ; before = x.got.Assignment {
+		if err := x.look(ctx); err != nil {
+			return err
+		}
+		now := x.got.Assignment
+		if before != nil && now.Version != before.Version && (len(now.Held)+len(now.Revoking) > 0 || !now.Pending) {
+			end = EndChanged
+			break
+		}
+		again, why, err := x.wait(ctx)
+		if err != nil {
+			return err
+		}
+		if end = why; !again {
+			break
+		}
+	}
+	if end == EndReplaced {
+		x.out = x.result(x.got.Assignment, end)
+		return nil
+	}
+	return x.answer(ctx, end)
+}
+
+// look takes the poll to the group, and finds what may be read and from where.
+func (x *polling) look(ctx context.Context) error {
+	preq := group.PollRequest{Member: x.req.Member, Cursor: x.cursor, Wait: max(0, time.Until(x.deadline))}
+	err := x.a.within(ctx, func(g *group.Group, env group.Env) (eff group.Effects, err error) {
+		if x.poll.replaced() { // a later poll may have been here before
+			return group.Effects{}, nil
+		}
+		if m, err := g.Facts(x.req.Member); err == nil {
+			x.explicit = m.Pattern == ""
+		}
+		eff, x.got, err = g.Poll(env, preq)
+		return eff, err
+	})
+	if err != nil {
+		return err
+	}
+	if x.got.Assignment == nil { // replaced before it began
+		x.got.Assignment = &group.Assignment{Pending: true}
+		return nil
+	}
+	if err := x.open(ctx); err != nil {
+		return err
+	}
+	return x.place(ctx)
+}
+
+// wait returns once there are enough records, the assignment may have changed (again), or it
+// is time to answer.
+func (x *polling) wait(ctx context.Context) (again bool, why End, _ error) {
+	left := time.Until(x.deadline)
+	if enough, err := x.enough(ctx, left > 0); enough || err != nil || left <= 0 {
+		return false, x.ending(), err
+	}
+	x.watch()
+	timer := time.NewTimer(left)
+	defer timer.Stop()
+	for {
+		if enough, err := x.enough(ctx, true); enough || err != nil {
+			return false, x.ending(), err
+		}
+		select {
+		case <-x.watcher.C():
+		case <-x.poll.changed:
+			return true, EndRecords, nil
+		case <-x.poll.ended:
+			return false, EndReplaced, nil
+		case <-timer.C:
+			return false, EndRecords, nil
+		case <-x.req.Interrupt:
+			return false, EndRecords, nil
+		case <-x.c.stopped:
+			return false, EndStopping, nil
+		case <-x.guard.Changed():
+			if err := x.allowed(ctx); err != nil {
+				return false, EndRecords, err
+			}
+		case <-ctx.Done():
+			x.gone(ctx)
+			return false, EndRecords, context.Cause(ctx)
+		}
+	}
+}
+
+// ending is why a poll that does not wait any more is answered.
+func (x *polling) ending() End {
+	if x.poll.replaced() {
+		return EndReplaced
+	}
+	return EndRecords
+}
+
+// gone begins the session anew when the client has gone away while it waited: the member was
+// alive until now.
+func (x *polling) gone(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	_ = x.a.do(ctx, func(g *group.Group, env group.Env) (group.Effects, error) {
+		return group.Effects{}, g.Heartbeat(env, x.req.Member)
+	}) // nobody is there to be told
+}
+
+// allowed tells whether the caller may go on.
+func (x *polling) allowed(ctx context.Context) error {
+	if err := x.guard.Check(ctx); err != nil {
+		return err
+	}
+	for _, h := range x.got.Assignment.Held {
+		if err := x.mayRead(ctx, h.Name); err != nil && x.explicit {
+			return err
+		}
+	}
+	return nil
+}
+
+// mayRead tells whether the caller may read a topic.
+func (x *polling) mayRead(ctx context.Context, topic string) error {
+	caller := x.guard.Caller()
+	if x.c.broker.Allowed(caller, metadata.OpRead, metadata.ResourceTopic, topic) {
+		return nil
+	}
+	return x.c.broker.StillAllowed(ctx, caller, metadata.OpRead, topic)
+}
+
+// answer gives the records, and says what the member has now.
+func (x *polling) answer(ctx context.Context, end End) error {
+	var now *group.Assignment
+	err := x.a.within(ctx, func(g *group.Group, env group.Env) (_ group.Effects, err error) {
+		now, err = g.Answer(env, x.req.Member, x.req.Grace)
+		return group.Effects{}, err
+	})
+	if err != nil {
+		return err
+	}
+	x.out = &PollResult{Assignment: now, End: end}
+	err = x.read(ctx, now)
+	x.note(now)
+	return err
+}
+
+// result is an answer without records, yet.
+func (x *polling) result(a *group.Assignment, end End) *PollResult {
+	x.out = &PollResult{Assignment: a, End: end}
+	x.note(a)
+	return x.out
+}
+
+// note puts the positions that were reached into the answer.
+func (x *polling) note(a *group.Assignment) {
+	at := make(map[group.Partition]group.Position, len(x.sources))
+	for i := range x.sources {
+		at[x.sources[i].pos.Partition] = x.sources[i].pos
+	}
+	x.out.Positions = x.out.Positions[:0]
+	for _, h := range a.Held {
+		p, ok := at[h.Partition]
+		if !ok || p.Since != h.Since {
+			p = group.Position{Held: h, Next: group.NoOffset, LeaderEpoch: model.NoEpoch}
+		}
+		x.out.Positions = append(x.out.Positions, p)
+	}
+	x.out.Cursor = group.MakeCursor(x.req.Member, a, x.out.Positions, x.positions(), x.got.Revoking).String()
+}
+
+// positions are those of the partitions that were read or to be read: some may be revoked by now.
+func (x *polling) positions() []group.Position {
+	var out []group.Position
+	held := make(map[group.Partition]bool, len(x.out.Positions))
+	for _, p := range x.out.Positions {
+		held[p.Partition] = true
+	}
+	for i := range x.sources {
+		if p := x.sources[i].pos; !held[p.Partition] {
+			out = append(out, p)
+		}
+	}
+	return out
+}

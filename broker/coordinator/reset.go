@@ -1,0 +1,65 @@
+package coordinator
+
+import (
+	"context"
+
+	"tidewire/broker"
+	"tidewire/broker/group"
+)
+
+// Reset moves committed offsets of a group without members, or, as a dry run, tells where they
+// would go. Offsets that would lie outside of a log become its nearer end.
+//
+// Errors: invalid-argument, unknown-topic, unknown-partition, unknown-group where the group has
+// no offsets and none are named, group-not-empty, leader-unavailable (also of a partition that
+// cannot be asked), storage-error, and those of any write.
+func (c *Coordinator) Reset(ctx context.Context, groupID string, req group.ResetRequest, dryRun bool) ([]group.ResetMove, error) {
+	if err := checkGroup(groupID); err != nil {
+		return nil, err
+	}
+	scope, err := c.resetScope(ctx, groupID, req)
+	if err != nil {
+		return nil, err
+	}
+	bounds := make([]group.Bounds, len(scope))
+	for i, f := range scope {
+		if bounds[i], err = c.bounds(ctx, f.Partition, req); err != nil {
+			return nil, err
+		}
+	}
+	moves := group.PlanReset(req, scope, bounds)
+	if dryRun || len(moves) == 0 {
+		return moves, nil
+	}
+	err = c.run(ctx, groupID, true, func(g *group.Group, env group.Env) (group.Effects, error) { return g.Reset(env, moves) })
+	return moves, err
+}
+
+func (c *Coordinator) resetScope(ctx context.Context, groupID string, req group.ResetRequest) (scope []group.ResetFrom, err error) {
+	a, err := c.find(ctx, groupID, false)
+	if err != nil {
+		return nil, err
+	}
+	if a == nil { // a group that is to be made
+		return group.New(groupID, c.settings).ResetScope(c.env(), req)
+	}
+	err = c.run(ctx, groupID, true, func(g *group.Group, env group.Env) (_ group.Effects, err error) {
+		scope, err = g.ResetScope(env, req)
+		return group.Effects{}, err
+	})
+	return scope, err
+}
+
+// bounds asks a log where a reset may go.
+func (c *Coordinator) bounds(ctx context.Context, p group.Partition, req group.ResetRequest) (group.Bounds, error) {
+	replica, err := c.broker.Replica(ctx, p.Topic, p.Index)
+	if err != nil {
+		return group.Bounds{}, err
+	}
+	end := replica.VisibleEnd(broker.ReadCommitted)
+	b := group.Bounds{Partition: p, At: group.NoOffset, Earliest: replica.Bounds().LogStart, Latest: end, AtTime: end}
+	if req.To == group.ToTimestamp {
+		b.AtTime, err = replica.Resolve(broker.Position{Kind: broker.AtTime, Value: req.Value}, broker.ReadCommitted)
+	}
+	return b, err
+}

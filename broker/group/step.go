@@ -1,0 +1,38 @@
+package group
+
+import (
+	"maps"
+	"slices"
+)
+
+// step is an operation under way: it applies what it decides and keeps account of it.
+type step struct {
+	g       *Group
+	env     Env
+	records []Record
+	changed map[string]bool
+	bump    bool        // members, subscriptions or topics changed
+	freed   []Partition // released by somebody
+	all     bool        // targets changed: every member is to be led to its own
+}
+
+func (g *Group) step(env Env) *step { return &step{g: g, env: env, changed: map[string]bool{}} }
+
+// emit applies a record and has it appended.
+func (s *step) emit(r Record) {
+	s.g.Apply(r)
+	s.records = append(s.records, r)
+}
+
+// tombstone takes a record away.
+func (s *step) tombstone(k Key) { s.emit(Tombstone{Of: k}) }
+
+// finish brings epoch, target and assignments up to date with what happened.
+func (s *step) finish() Effects {
+	s.settle()
+	s.lead()
+	if len(s.records) == 0 && len(s.changed) == 0 {
+		return Effects{}
+	}
+	return Effects{Records: s.records, Changed: slices.Sorted(maps.Keys(s.changed))}
+}

@@ -1,0 +1,87 @@
+package broker
+
+import (
+	"context"
+
+	"tidewire/broker/partition"
+	"tidewire/internal/model"
+	"tidewire/storage/record"
+)
+
+// Replica is a partition that this node serves, for engines of the service that read or write
+// it themselves. Nobody's rights are looked at: that is done before. Its topic is pinned by its
+// id. It is small and holds nothing, and may be kept and used by several goroutines.
+type Replica struct {
+	*partition.Partition
+	b *Broker
+	t *topic
+}
+
+// Replica finds a partition, waiting for this node to open its topic. Errors: unknown-topic,
+// also where the topic has another id; unknown-partition, leader-unavailable, storage-error.
+func (b *Broker) Replica(ctx context.Context, id model.TopicID, p model.PartitionID) (Replica, error) {
+	want := b.meta.Image().TopicByID(id)
+	if want == nil {
+		return Replica{}, model.Errorf(model.UnknownTopic, "there is no topic of id %s", id)
+	}
+	t, part, err := b.partition(ctx, want.Name, p)
+	switch {
+	case err != nil:
+		return Replica{}, err
+	case t.id != id:
+		return Replica{}, unknownTopic(want.Name)
+	}
+	return Replica{Partition: part, b: b, t: t}, nil
+}
+
+// Resolve turns a position into an offset between the log start and the log end. Errors:
+// offset-out-of-range with earliest and latest, storage-error.
+func (r Replica) Resolve(at Position, iso Isolation) (model.Offset, error) {
+	return resolve(r.Partition, at, iso)
+}
+
+// VisibleEnd is the end of what a reader sees.
+func (r Replica) VisibleEnd(iso Isolation) model.Offset { return visibleEnd(r.Bounds(), iso) }
+
+// Read reads what is there at once, on behalf of a caller whose quota counts it: nothing of it
+// is refused here, see AllowFetch. With a nil visit it only counts what there is to be read, and
+// nobody is charged. The request's Topic, Partition and Wait are not used. Errors:
+// offset-out-of-range, rate-limited (no memory for it), leader-unavailable, storage-error.
+func (r Replica) Read(ctx context.Context, c Caller, req *FetchRequest, visit Visit) (FetchInfo, error) {
+	if err := r.Err(); err != nil {
+		return FetchInfo{}, err
+	}
+	next, err := resolve(r.Partition, req.From, req.Isolation)
+	if err != nil {
+		return FetchInfo{}, err
+	}
+	f := fetching{
+		b: r.b, topic: r.t, part: r.Partition, req: req, owner: ownerOf(c), caller: c, visit: visit, patience: memoryPatience,
+		info: FetchInfo{NextOffset: next},
+	}
+	defer f.end()
+	err = f.more(ctx)
+	if visit != nil {
+		r.b.chargeFetch(c, f.info.Bytes)
+	}
+	return f.info, err
+}
+
+// TimeOfNext is the timestamp, in milliseconds, of the first record that a reader who has come
+// to an offset sees next; not ok where there is none, or where the offset is out of range.
+// It reads one batch, and counts nowhere.
+func (r Replica) TimeOfNext(ctx context.Context, from model.Offset, iso Isolation) (ms int64, ok bool, err error) {
+	bounds := r.Bounds()
+	if from = max(from, bounds.LogStart); from >= visibleEnd(bounds, iso) {
+		return 0, false, nil
+	}
+	req := &FetchRequest{Partition: r.ID, MaxRecords: 1, MaxBytes: 1, Isolation: iso}
+	f := fetching{b: r.b, topic: r.t, part: r.Partition, req: req, patience: memoryPatience, info: FetchInfo{NextOffset: from}}
+	f.visit = func(rec *record.Record, _ bool) { ms, ok = rec.Timestamp, true }
+	f.uncounted = true
+	err = f.more(ctx)
+	return ms, ok, err
+}
+
+// AllowFetch lets a caller read, or refuses it with rate-limited by the user's quota.
+func (b *Broker) AllowFetch(c Caller) error { return b.allowFetch(c) }
