@@ -37,11 +37,12 @@ type quorum struct {
 	fns   map[int]func(old, new *metadata.Image, d metadata.Delta) // guarded by mu
 	next  int                                                      // guarded by mu
 
-	starts uint64
+	starts   uint64
+	settings group.Settings // of coordinators
 }
 
 func newQuorum(t testing.TB) *quorum {
-	q := &quorum{fns: map[int]func(old, new *metadata.Image, d metadata.Delta){}}
+	q := &quorum{settings: group.DefaultSettings(), fns: map[int]func(old, new *metadata.Image, d metadata.Delta){}}
 	q.image.Store(metadata.Empty())
 	q.propose(t, metadata.BootstrapCluster{ClusterID: "c", Name: "n", MetadataVersion: metadata.CurrentMetadataVersion, Now: 1})
 	return q
@@ -108,6 +109,50 @@ func (r *rights) Authorize(_ context.Context, p *auth.Principal, q auth.Access) 
 	return model.Errorf(model.Forbidden, "%s is closed", q.Name)
 }
 
+// gate is a file system in which the syncs of __consumer_offsets wait while it is shut.
+type gate struct {
+	fsx.FS
+	mu   sync.Mutex
+	open chan struct{} // guarded by mu; nil: it is open
+}
+
+func (g *gate) OpenFile(name string, flag int) (fsx.File, error) {
+	f, err := g.FS.OpenFile(name, flag)
+	if err != nil || !strings.Contains(name, auth.OffsetsTopic) {
+		return f, err
+	}
+	return &gatedFile{f, g}, nil
+}
+
+type gatedFile struct {
+	fsx.File
+	g *gate
+}
+
+func (f *gatedFile) SyncData() error {
+	f.g.mu.Lock()
+	open := f.g.open
+	f.g.mu.Unlock()
+	if open != nil {
+		<-open
+	}
+	return f.File.SyncData()
+}
+
+// shut makes syncs wait until the returned function is called.
+func (g *gate) shut() (open func()) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	c := make(chan struct{})
+	g.open = c
+	return func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		close(c)
+		g.open = nil
+	}
+}
+
 // node is a broker with its coordinator over logs in memory.
 type node struct {
 	*Coordinator
@@ -116,6 +161,7 @@ type node struct {
 	rights *rights
 	fs     *fsx.Mem
 	faults *fsx.Inject
+	gate   *gate
 	store  *log.Store
 	broker *broker.Broker
 	group  *lifecycle.Group
@@ -136,13 +182,14 @@ func startNode(t testing.TB, q *quorum, fs *fsx.Mem) *node {
 	t.Helper()
 	q.register(t)
 	n := &node{t: t, quorum: q, rights: &rights{}, fs: fs, faults: fsx.NewInject(fs, nil), group: lifecycle.New(context.Background()), disk: lifecycle.New(context.Background()), out: &bytes.Buffer{}, skew: &atomic.Int64{}}
+	n.gate = &gate{FS: n.faults}
 	now := func() time.Time { return time.Now().Add(time.Duration(n.skew.Load())) }
 	logger := slog.New(slog.NewTextHandler(n.out, nil))
 	var err error
-	n.store, err = log.OpenStore(log.StoreOptions{FS: n.faults, Dir: "/data", Group: n.disk, Now: time.Now, Logger: logger})
+	n.store, err = log.OpenStore(log.StoreOptions{FS: n.gate, Dir: "/data", Group: n.disk, Now: time.Now, Logger: logger})
 	require.NoError(t, err)
 	n.broker = broker.New(broker.Config{NodeID: 1, Metadata: q, Authorizer: n.rights, Store: n.store, Logger: logger, Group: n.group, Now: now})
-	n.Coordinator = New(Config{NodeID: 1, Broker: n.broker, Metadata: q, Logger: logger, Group: n.group, Now: now})
+	n.Coordinator = New(Config{NodeID: 1, Broker: n.broker, Metadata: q, Logger: logger, Group: n.group, Now: now, Settings: &q.settings})
 	n.broker.Start()
 	n.Start()
 	t.Cleanup(n.stop)

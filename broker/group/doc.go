@@ -60,7 +60,7 @@
 //     starts the grace of what it names as being revoked, and restarts the session. Of
 //     what was read, only records of partitions that the Assignment still Holds with the
 //     same Since may be given.
-//  5. Cursor makes the answer's cursor from the assignment and the positions reached.
+//  5. MakeCursor makes the answer's cursor from the assignment and the positions reached.
 //
 // A poll that is ended by the member's next one is answered without Answer, with its
 // PollResult's assignment and no records: its client has gone or does not read it.

@@ -38,7 +38,8 @@ type Group struct {
 	next       time.Duration // no deadline is earlier
 	hasNext    bool
 	patterns   map[string]*pattern
-	recreated  map[model.TopicID]bool // topics whose name had another id before them here
+	deleted    map[string]bool        // names of topics that the group has seen deleted
+	recreated  map[model.TopicID]bool // topics whose name was among them
 }
 
 // member is one member, with its target and what it holds.
@@ -70,7 +71,7 @@ func New(id string, settings Settings) *Group {
 		topics: map[model.TopicID]TopicInfo{}, members: map[string]*member{}, gone: map[string]*gone{},
 		offsets: map[string]map[model.PartitionID]Offset{}, staged: map[model.ProducerID]map[Name]Offset{},
 		holders: map[Partition]string{}, aims: map[Partition]string{}, instances: map[string]string{},
-		patterns: map[string]*pattern{}, recreated: map[model.TopicID]bool{},
+		patterns: map[string]*pattern{}, deleted: map[string]bool{}, recreated: map[model.TopicID]bool{},
 	}
 }
 

@@ -107,7 +107,7 @@ func (s *step) end(id string, why Reason) {
 		}
 		s.tombstone(Key{Kind: KindCurrent, Member: id})
 	}
-	s.changed[id] = true
+	s.mark(id)
 	if why != 0 {
 		s.remember(MemberGone{Member: id, Reason: why, AtMs: s.env.WallMs})
 	}

@@ -140,13 +140,19 @@ func (g *Group) Answer(env Env, id string, grace time.Duration) (*Assignment, er
 		return nil, err
 	}
 	g.touch(env, id, 0)
-	if grace == 0 {
-		grace = min(m.facts.SessionTimeout, g.settings.RevocationGrace)
-	}
 	a := g.current(m)
 	m.told = max(m.told, a.Version)
 	m.greeted = m.greeted || !a.Pending
-	for _, h := range a.Revoking {
+	g.name(env, m, grace)
+	return a, nil
+}
+
+// name begins the grace of what is being revoked and was not named before; 0 is a poll's.
+func (g *Group) name(env Env, m *member, grace time.Duration) {
+	if grace == 0 {
+		grace = min(m.facts.SessionTimeout, g.settings.RevocationGrace)
+	}
+	for _, h := range g.current(m).Revoking {
 		if _, named := m.named[h.Partition]; named {
 			continue
 		}
@@ -156,32 +162,47 @@ func (g *Group) Answer(env Env, id string, grace time.Duration) (*Assignment, er
 		m.named[h.Partition] = env.Mono + grace
 		g.deadlineAt(env.Mono + grace)
 	}
-	return a, nil
 }
 
-// MakeCursor makes the cursor that goes with an answer: the positions that belong to its
-// assignment, what is being revoked included. Positions of grants that it does not have,
-// and NoOffset, are left out.
-func MakeCursor(member string, a *Assignment, positions ...[]Position) *cursor.Cursor {
+// MakeCursor makes the cursor that goes with an answer. reached is how far the poll has
+// read each of res.Positions, in their order (NoOffset, or nil for all: nothing was read).
+// What was read of a partition that the assignment a does not hold any more is not given
+// to the client, so its position stays where the poll began; what is being revoked stays
+// in the cursor, for its commit.
+func MakeCursor(member string, a *Assignment, res PollResult, reached []model.Offset) *cursor.Cursor {
 	out := &cursor.Cursor{Member: cursor.Tag(member), Version: a.Version}
 	revoking := make(map[Partition]Version, len(a.Revoking))
 	for _, h := range a.Revoking {
 		revoking[h.Partition] = h.Since
 	}
 	at := map[model.TopicID]int{}
-	for _, list := range positions {
-		for _, p := range list {
-			since, ok := revoking[p.Partition]
-			if p.Next == NoOffset || !a.Holds(p.Partition, p.Since) && (!ok || since != p.Since) {
-				continue
+	add := func(p Position) {
+		if p.Next == NoOffset {
+			return
+		}
+		i, ok := at[p.Topic]
+		if !ok {
+			i = len(out.Topics)
+			at[p.Topic] = i
+			out.Topics = append(out.Topics, cursor.Topic{Tag: cursor.TagOf(p.Topic)})
+		}
+		out.Topics[i].Entries = append(out.Topics[i].Entries, cursor.Entry{Partition: p.Index, Since: p.Since, Next: p.Next})
+	}
+	for i, p := range res.Positions {
+		since, revoked := revoking[p.Partition]
+		switch {
+		case a.Holds(p.Partition, p.Since):
+			if reached != nil && reached[i] != NoOffset {
+				p.Next = reached[i]
 			}
-			i, ok := at[p.Topic]
-			if !ok {
-				i = len(out.Topics)
-				at[p.Topic] = i
-				out.Topics = append(out.Topics, cursor.Topic{ID: p.Topic})
-			}
-			out.Topics[i].Entries = append(out.Topics[i].Entries, cursor.Entry{Partition: p.Index, Since: p.Since, Next: p.Next})
+			add(p)
+		case revoked && since == p.Since:
+			add(p)
+		}
+	}
+	for _, p := range res.Revoking {
+		if since, revoked := revoking[p.Partition]; revoked && since == p.Since {
+			add(p)
 		}
 	}
 	out.Normalise()
@@ -226,7 +247,8 @@ type ResolveRequest struct {
 // any more are passed over. Where a commit came in between, it is the position.
 //
 // Errors: offset-out-of-range with "partitions" where the policy is Never, and then nothing
-// is stored; unknown-member, member-expired, fenced.
+// is stored. That counts as an answer that names what is being revoked: a member that gets
+// nothing else must not keep it for ever. unknown-member, member-expired, fenced.
 func (g *Group) Resolve(env Env, req ResolveRequest) (Effects, []Position, error) {
 	m, err := g.live(req.Member)
 	if err != nil {
@@ -264,6 +286,7 @@ func (g *Group) Resolve(env Env, req ResolveRequest) (Effects, []Position, error
 		}
 	}
 	if len(refused) > 0 {
+		g.name(env, m, 0)
 		return Effects{}, nil, outOfRange(refused)
 	}
 	s := g.step(env)
@@ -354,7 +377,7 @@ func (g *Group) Seek(env Env, req SeekRequest) (*cursor.Cursor, error) {
 			got.Positions[i].Next = next
 		}
 	}
-	c := MakeCursor(req.Member, got.Assignment, got.Positions, got.Revoking)
+	c := MakeCursor(req.Member, got.Assignment, got, nil)
 	c.Version = min(c.Version, m.told)
 	return c, nil
 }

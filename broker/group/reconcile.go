@@ -70,10 +70,10 @@ func (s *step) assign() {
 			} else {
 				s.emit(Target{Member: ids[i], Topics: target})
 			}
-			s.changed[ids[i]] = true
+			s.mark(ids[i])
 		}
 		if !g.members[ids[i]].greeted {
-			s.changed[ids[i]] = true
+			s.mark(ids[i])
 		}
 	}
 }
@@ -191,13 +191,30 @@ func (s *step) leadMember(id string) {
 	}
 	if change {
 		s.setGrants(id, packGrants(grants))
+		s.ground(id, v)
+	}
+}
+
+// ground has the new grants of a version resolved where nothing is committed.
+func (s *step) ground(id string, v Version) {
+	m := s.g.members[id]
+	for _, h := range s.g.current(m).Held {
+		if h.Since != v {
+			continue
+		}
+		if _, ok := s.g.committed(h); ok {
+			continue
+		}
+		if u := s.g.unresolved(m, h); u.Policy != Never {
+			s.granted = append(s.granted, Ungrounded{Member: id, Unresolved: u})
+		}
 	}
 }
 
 // setGrants makes the next version of what a member holds.
 func (s *step) setGrants(id string, grants []TopicGrants) {
 	s.emit(Current{Member: id, Version: s.g.members[id].version + 1, Topics: grants})
-	s.changed[id] = true
+	s.mark(id)
 }
 
 // release takes from a member those of its revoked partitions that fit.

@@ -10,18 +10,27 @@ type step struct {
 	g       *Group
 	env     Env
 	records []Record
-	changed map[string]bool
+	changed map[string]bool // nil: none
+	granted []Ungrounded
 	bump    bool        // members, subscriptions or topics changed
 	freed   []Partition // released by somebody
 	all     bool        // targets changed: every member is to be led to its own
 }
 
-func (g *Group) step(env Env) *step { return &step{g: g, env: env, changed: map[string]bool{}} }
+func (g *Group) step(env Env) *step { return &step{g: g, env: env} }
 
 // emit applies a record and has it appended.
 func (s *step) emit(r Record) {
 	s.g.Apply(r)
 	s.records = append(s.records, r)
+}
+
+// mark notes that a member's assignment has changed, or that it is no more.
+func (s *step) mark(id string) {
+	if s.changed == nil {
+		s.changed = map[string]bool{}
+	}
+	s.changed[id] = true
 }
 
 // tombstone takes a record away.
@@ -34,5 +43,5 @@ func (s *step) finish() Effects {
 	if len(s.records) == 0 && len(s.changed) == 0 {
 		return Effects{}
 	}
-	return Effects{Records: s.records, Changed: slices.Sorted(maps.Keys(s.changed))}
+	return Effects{Records: s.records, Changed: slices.Sorted(maps.Keys(s.changed)), Unresolved: s.granted}
 }

@@ -99,6 +99,7 @@ func (s *step) refresh(wanted map[string]bool, fresh func(name string) bool) {
 		}
 		s.emit(info)
 		s.bump = true
+		g.recreated[info.ID] = g.deleted[name]
 	}
 	s.forgetTopics(wanted)
 }
@@ -109,9 +110,7 @@ func (s *step) topicGone(t TopicInfo) {
 	g := s.g
 	s.tombstone(t.Key())
 	delete(g.recreated, t.ID)
-	if again, ok := s.env.Topics.ByName(t.Name); ok {
-		g.recreated[again.ID] = true
-	}
+	g.deleted[t.Name] = true
 	for _, id := range slices.Sorted(maps.Keys(g.members)) {
 		m := g.members[id]
 		if !slices.ContainsFunc(m.grants, func(x TopicGrants) bool { return x.Topic == t.ID }) {
@@ -146,15 +145,27 @@ func (s *step) dropForeignOffsets() {
 	}
 }
 
-// forgetTopics drops what is known of topics that nobody subscribes to and no offset is
-// of: who subscribes next begins afresh.
+// forgetTopics drops what is known of topics that nobody subscribes to or holds, and no
+// offset is of: who subscribes next begins afresh.
 func (s *step) forgetTopics(wanted map[string]bool) {
 	g := s.g
 	for _, id := range slices.SortedFunc(maps.Keys(g.topics), compareIDs) {
-		if t := g.topics[id]; !wanted[t.Name] && len(g.offsets[t.Name]) == 0 {
+		if t := g.topics[id]; !wanted[t.Name] && len(g.offsets[t.Name]) == 0 && !g.isHeld(t) {
 			s.tombstone(t.Key())
+			delete(g.recreated, id)
 		}
 	}
+}
+
+// isHeld tells whether some member still has a partition of a topic: one that took the
+// place of a member with another subscription may, for a while.
+func (g *Group) isHeld(t TopicInfo) bool {
+	for p := range t.Partitions {
+		if _, ok := g.holders[Partition{t.ID, model.PartitionID(p)}]; ok {
+			return true
+		}
+	}
+	return false
 }
 
 // notFresh is for topics that appear without anybody subscribing anew.

@@ -160,6 +160,17 @@ type Effects struct {
 	// Changed are the members whose assignment has changed, or who are no more: polls of
 	// theirs that wait are to be answered. Ascending, none twice.
 	Changed []string
+	// Unresolved are partitions that were granted and have no committed offset. The shell
+	// asks their logs at once and calls Resolve, so that a member reads what is appended
+	// after it got the partition, however late it polls. Those with the policy Never are
+	// left to the member's poll.
+	Unresolved []Ungrounded
+}
+
+// Ungrounded is an Unresolved with the member that holds it.
+type Ungrounded struct {
+	Member string
+	Unresolved
 }
 
 // Held is one partition that a member has.

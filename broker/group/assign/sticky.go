@@ -43,9 +43,12 @@ func (w *work) sticky(budget int) {
 	for _, c := range f.classes {
 		parts += len(c.parts)
 	}
-	if work*parts <= budget {
+	switch {
+	case len(f.classes) == 1:
+		f.fill(f.classes[0], parts)
+	case work*parts <= budget:
 		f.exact(int64(parts) + 1)
-	} else {
+	default:
 		f.greedy()
 	}
 	for _, c := range f.classes {
@@ -110,6 +113,18 @@ func (w *work) findOwners(f *flow, classOf []int) {
 				c.free = append(c.free, p)
 			}
 		}
+	}
+}
+
+// fill gives so many of a class to the least loaded, one by one, and among equals to one
+// who owns more than it was given so far. With one class that is the exact way.
+func (f *flow) fill(c *class, parts int) {
+	least := f.byLoad(c)
+	for range parts {
+		place := least.places[0]
+		c.count[place]++
+		f.load[c.subs[place]]++
+		heap.Fix(least, 0)
 	}
 }
 
@@ -234,13 +249,7 @@ func (f *flow) greedy() {
 		}
 	}
 	for _, c := range f.classes {
-		least := f.byLoad(c)
-		for range c.free {
-			place := least.places[0]
-			c.count[place]++
-			f.load[c.subs[place]]++
-			heap.Fix(least, 0)
-		}
+		f.fill(c, len(c.free))
 	}
 	for moved := true; moved; {
 		moved = false
@@ -274,7 +283,7 @@ func (f *flow) level(c *class) bool {
 	}
 }
 
-// loads is a heap of a class's subscribers, the least loaded first.
+// loads is a heap of a class's subscribers, the one that costs least first.
 type loads struct {
 	f      *flow
 	c      *class
@@ -294,6 +303,9 @@ func (h *loads) Len() int { return len(h.places) }
 func (h *loads) Less(i, j int) bool {
 	a, b := h.places[i], h.places[j]
 	if x, y := h.f.load[h.c.subs[a]], h.f.load[h.c.subs[b]]; x != y {
+		return x < y
+	}
+	if x, y := h.c.more(a), h.c.more(b); x != y {
 		return x < y
 	}
 	return a < b

@@ -14,8 +14,8 @@
 //	1   format version, 1
 //	4   tag of the member, big endian
 //	uvarint version of the member's assignment
-//	uvarint number of topics, then of each, ascending by id:
-//	  16      topic id
+//	uvarint number of topics, then of each, ascending by tag:
+//	  8       tag of the topic: the halves of its id, one xor the other
 //	  uvarint number of partitions, then of each, ascending:
 //	    uvarint (distance to the partition before less one, the first to −1) · 2, plus 1 if
 //	            since differs from that of the entry before (across topics; the first's
@@ -25,10 +25,13 @@
 //	4   CRC-32C of all before, big endian
 //
 // Partitions of one topic tend to be near each other and to be given together: 2,000
-// partitions take some 8,000 characters, which fits into a header.
+// partitions of few topics take some 8,000 characters, and of 2,000 topics some 40,000,
+// which both fit into a header. Tags stand for topic ids to that end: 64 bits tell the
+// topics of one member apart.
 package cursor
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/base64"
 	"encoding/binary"
@@ -49,9 +52,21 @@ type Entry struct {
 	Next      model.Offset // the next to be read; not negative
 }
 
+// TopicTag is what a cursor holds of a topic's id.
+type TopicTag [8]byte
+
+// TagOf gives the tag of a topic.
+func TagOf(id model.TopicID) TopicTag {
+	var t TopicTag
+	for i := range t {
+		t[i] = id[i] ^ id[i+len(t)]
+	}
+	return t
+}
+
 // Topic is the entries of one topic.
 type Topic struct {
-	ID      model.TopicID
+	Tag     TopicTag
 	Entries []Entry // ascending by partition, none twice
 }
 
@@ -59,19 +74,20 @@ type Topic struct {
 type Cursor struct {
 	Member  uint32  // Tag of the member's id
 	Version Version // of the assignment in the answer that the cursor came with
-	Topics  []Topic // ascending by id, none twice
+	Topics  []Topic // ascending by tag, none twice
 }
 
 const (
-	format  = 1
-	head    = 5
-	idBytes = 16
-	sum     = 4
+	format   = 1
+	head     = 5
+	tagBytes = len(TopicTag{})
+	sum      = 4
 
 	// MaxEntries bounds the partitions of a cursor.
 	MaxEntries = 20_000
-	// MaxText bounds the text that is looked at: a request's header is no longer.
-	MaxText = 64 << 10
+	// MaxText bounds the text that is looked at: a request's body may hold more than its
+	// header.
+	MaxText = 256 << 10
 	// maxPartition bounds partition numbers, so that distances cannot overflow.
 	maxPartition = 1<<31 - 1
 )
@@ -88,7 +104,7 @@ func Tag(member string) uint32 {
 
 // Normalise sorts topics and entries as the codec wants them.
 func (c *Cursor) Normalise() {
-	slices.SortFunc(c.Topics, func(a, b Topic) int { return slices.Compare(a.ID[:], b.ID[:]) })
+	slices.SortFunc(c.Topics, func(a, b Topic) int { return bytes.Compare(a.Tag[:], b.Tag[:]) })
 	for _, t := range c.Topics {
 		slices.SortFunc(t.Entries, func(a, b Entry) int { return cmp.Compare(a.Partition, b.Partition) })
 	}
@@ -99,7 +115,7 @@ func (c *Cursor) Find(topic model.TopicID, partition model.PartitionID) (Entry, 
 	if c == nil {
 		return Entry{}, false
 	}
-	i, ok := slices.BinarySearchFunc(c.Topics, topic, func(t Topic, id model.TopicID) int { return slices.Compare(t.ID[:], id[:]) })
+	i, ok := slices.BinarySearchFunc(c.Topics, TagOf(topic), func(t Topic, tag TopicTag) int { return bytes.Compare(t.Tag[:], tag[:]) })
 	if !ok {
 		return Entry{}, false
 	}
@@ -122,14 +138,14 @@ func (c *Cursor) Len() int {
 
 // String is the cursor as clients get it. The cursor must be normalised.
 func (c *Cursor) String() string {
-	b := make([]byte, 0, head+2*binary.MaxVarintLen32+len(c.Topics)*(idBytes+2)+c.Len()*6+sum)
+	b := make([]byte, 0, head+2*binary.MaxVarintLen32+len(c.Topics)*(tagBytes+2)+c.Len()*6+sum)
 	b = append(b, format)
 	b = binary.BigEndian.AppendUint32(b, c.Member)
 	b = binary.AppendUvarint(b, uint64(c.Version))
 	b = binary.AppendUvarint(b, uint64(len(c.Topics)))
 	since := Version(0)
 	for _, t := range c.Topics {
-		b = append(b, t.ID[:]...)
+		b = append(b, t.Tag[:]...)
 		b = binary.AppendUvarint(b, uint64(len(t.Entries)))
 		before, next := int64(-1), int64(0)
 		for _, e := range t.Entries {
@@ -204,16 +220,16 @@ func (r *reader) varint() int64 {
 // topics reads the topics. Each count is checked against the bytes that are left before
 // anything is allocated for it.
 func (r *reader) topics(c *Cursor) {
-	n := r.uvarint(uint64(len(r.b) / (idBytes + 1)))
+	n := r.uvarint(uint64(len(r.b) / (tagBytes + 1)))
 	since, total := Version(0), uint64(0)
 	for range n {
-		if r.bad || len(r.b) < idBytes {
+		if r.bad || len(r.b) < tagBytes {
 			r.bad = true
 			return
 		}
-		t := Topic{ID: model.TopicID(r.b[:idBytes])}
-		r.b = r.b[idBytes:]
-		if k := len(c.Topics); k > 0 && slices.Compare(c.Topics[k-1].ID[:], t.ID[:]) >= 0 {
+		t := Topic{Tag: TopicTag(r.b[:tagBytes])}
+		r.b = r.b[tagBytes:]
+		if k := len(c.Topics); k > 0 && bytes.Compare(c.Topics[k-1].Tag[:], t.Tag[:]) >= 0 {
 			r.bad = true
 			return
 		}
