@@ -67,7 +67,9 @@ func TestExitCodes(t *testing.T) {
 		code int
 	}{
 		{"--help", 0}, {"topic --help", 0}, {"version", 0}, {"--version", 0}, {"cluster keygen", 0}, {"completion bash", 0}, {"consume t", 0},
-		{"consume none", 1}, {"consume t --q x", 0}, {"group list --all x", 1}, {"backup", 1}, {"quota set u --rate 3", 2}, {"context use none", 1}, {"context show", 0},
+		{"consume none", 1}, {"consume t --q x", 0}, {"group list --all x", 2}, {"group list", 1}, {"group reset g", 2}, {"group reset g --to sideways", 2}, {"group reset g --to offset", 2}, {"group reset g --to latest --value 3", 2},
+		{"group reset g --to offset --value -3", 2}, {"group reset g --to latest --dry-run -y", 2}, {"group reset g --to latest -p 1", 2}, {"group reset g --to latest --topic t -p -1", 2},
+		{"group describe", 2}, {"group delete a b", 2}, {"consume t --group .", 2}, {"consume t --group g --from 5", 2}, {"consume t --group g --q x", 2}, {"consume t --group g --partition 0 --offset 3", 2}, {"backup", 1}, {"quota set u --rate 3", 2}, {"context use none", 1}, {"context show", 0},
 		{"context set", 2}, {"context set a", 2}, {"context set -- -a", 2}, {"context set a --server ftp://x", 2}, {"context delete", 2}, {"context list a", 2},
 		{"topic list --context none", 1}, {"logout --token x", 2}, {"login -u a --token x", 2}, {"logout", 1},
 		{"produce t --key k", 2}, {"produce t --format lines --header x", 2}, {"produce t --format lines -p -1", 2}, {"produce t --format lines --key k --key-field f", 2},

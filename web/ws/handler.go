@@ -14,6 +14,7 @@ import (
 	"tidewire/api/problem"
 	"tidewire/auth"
 	"tidewire/broker"
+	"tidewire/broker/coordinator"
 	"tidewire/internal/inflight"
 	"tidewire/internal/lifecycle"
 	"tidewire/internal/model"
@@ -36,6 +37,7 @@ type Tokens interface {
 // Config is what a Handler is made of. Broker, Tokens and Group are required.
 type Config struct {
 	Broker *broker.Broker
+	Groups *coordinator.Coordinator // nil: there are none, and group answers not-implemented
 	Tokens Tokens
 	Group  *lifecycle.Group // owns the sockets' goroutines
 	Logger *slog.Logger     // nil: discards
@@ -50,6 +52,7 @@ type Config struct {
 // Handler serves the WebSocket endpoints. It is safe for concurrent use.
 type Handler struct {
 	broker     *broker.Broker
+	groups     *coordinator.Coordinator
 	tokens     Tokens
 	group      *lifecycle.Group
 	logger     *slog.Logger
@@ -88,7 +91,7 @@ var protocolTimes = timing{
 // New returns a handler without sockets.
 func New(c Config) *Handler {
 	h := &Handler{
-		broker: c.Broker, tokens: c.Tokens, group: c.Group, logger: c.Logger, now: c.Now,
+		broker: c.Broker, groups: c.Groups, tokens: c.Tokens, group: c.Group, logger: c.Logger, now: c.Now,
 		origins: c.AllowedOrigins, maxSockets: c.MaxSockets, budget: c.Inflight, times: protocolTimes,
 		stopping: make(chan struct{}), shared: newChunks(), sockets: map[*session]struct{}{}, idle: make(chan struct{}),
 	}
