@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"tidewire/api/admin"
+	"tidewire/api/groups"
 	"tidewire/api/ops"
 	"tidewire/api/rest"
 	"tidewire/auth"
@@ -30,7 +31,7 @@ func securityTable() string {
 	api := rest.New(rest.Config{Auth: &auth.Auth{}, Logger: slog.New(slog.DiscardHandler)})
 	var b strings.Builder
 	b.WriteString("| method and path | takes |\n|---|---|\n")
-	for _, r := range slices.Concat(api.Routes(), admin.New(admin.Config{}).Routes(), ops.New(ops.Config{}).Routes(), web.NewStreams(nil).Routes()) {
+	for _, r := range slices.Concat(api.Routes(), admin.New(admin.Config{}).Routes(), ops.New(ops.Config{}).Routes(), groups.New(groups.Config{}).Routes(), web.NewStreams(nil).Routes()) {
 		needs := r.Needs
 		switch {
 		case !r.Built():

@@ -328,10 +328,10 @@ func (q *browsing) readLimits(c *route.Call) (err error) {
 }
 
 func (q *browsing) readForm(c *route.Call) (err error) {
-	if q.req.Isolation, err = isolation(c); err != nil {
+	if q.req.Isolation, err = Isolation(c); err != nil {
 		return err
 	}
-	if q.enc, err = encodings(c); err != nil {
+	if q.enc, err = Encodings(c); err != nil {
 		return err
 	}
 	if _, q.enc.Preview = c.Only("preview_bytes"); !q.enc.Preview {

@@ -130,7 +130,7 @@ func (a *API) fetchRequest(c *route.Call) (*broker.FetchRequest, recordjson.Enco
 	if req.From, err = fetchPosition(c); err != nil {
 		return nil, enc, err
 	}
-	if req.Isolation, err = isolation(c); err != nil {
+	if req.Isolation, err = Isolation(c); err != nil {
 		return nil, enc, err
 	}
 	var wait, records, bytes, least int64
@@ -150,7 +150,7 @@ func (a *API) fetchRequest(c *route.Call) (*broker.FetchRequest, recordjson.Enco
 	}
 	req.MaxRecords, req.MaxBytes, req.MinBytes = int(records), int(bytes), int(least)
 	req.Wait = time.Duration(wait) * time.Millisecond
-	enc, err = encodings(c)
+	enc, err = Encodings(c)
 	return req, enc, err
 }
 
@@ -175,18 +175,32 @@ func fetchPosition(c *route.Call) (broker.Position, error) {
 	return broker.Position{Kind: broker.AtOffset, Value: n}, nil
 }
 
-func isolation(c *route.Call) (broker.Isolation, error) {
-	switch s, ok := c.Only("isolation"); {
-	case !ok || s == "read_committed":
-		return broker.ReadCommitted, nil
-	case s == "read_uncommitted":
-		return broker.ReadUncommitted, nil
-	default:
-		return 0, model.Invalid("query:isolation", "isolation is read_committed or read_uncommitted, not %q", s)
+// ParseIsolation reads a word for an isolation.
+func ParseIsolation(word string) (_ broker.Isolation, ok bool) {
+	switch word {
+	case "read_committed":
+		return broker.ReadCommitted, true
+	case "read_uncommitted":
+		return broker.ReadUncommitted, true
 	}
+	return 0, false
 }
 
-func encodings(c *route.Call) (recordjson.Encodings, error) {
+// Isolation reads the parameter isolation of a query.
+func Isolation(c *route.Call) (broker.Isolation, error) {
+	s, given := c.Only("isolation")
+	if !given {
+		return broker.ReadCommitted, nil
+	}
+	iso, ok := ParseIsolation(s)
+	if !ok {
+		return 0, model.Invalid("query:isolation", "isolation is read_committed or read_uncommitted, not %q", s)
+	}
+	return iso, nil
+}
+
+// Encodings reads the parameters encoding, key_encoding and header_encoding of a query.
+func Encodings(c *route.Call) (recordjson.Encodings, error) {
 	var enc recordjson.Encodings
 	for _, p := range []struct {
 		name string

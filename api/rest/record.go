@@ -45,10 +45,10 @@ func (a *API) getRecord(c *route.Call) error {
 		return model.Invalid("path:offset", "an offset is a whole number from 0, not %q", c.PathValue("offset"))
 	}
 	req.From = broker.Position{Kind: broker.AtOffset, Value: offset}
-	if req.Isolation, err = isolation(c); err != nil {
+	if req.Isolation, err = Isolation(c); err != nil {
 		return err
 	}
-	enc, err := encodings(c)
+	enc, err := Encodings(c)
 	if err != nil {
 		return err
 	}

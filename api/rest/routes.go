@@ -141,18 +141,6 @@ var anything = []string{
 func unbuiltRoutes() []*route.Route {
 	var out []*route.Route
 	for _, r := range []struct{ path, methods string }{
-		{"/v1/topics/{topic}/groups", "GET"},
-		{"/v1/groups", "GET"},
-		{"/v1/groups/{group}", "GET DELETE"},
-		{"/v1/groups/{group}/members", "POST"},
-		{"/v1/groups/{group}/members/{member}", "DELETE"},
-		{"/v1/groups/{group}/members/{member}/records", "GET"},
-		{"/v1/groups/{group}/members/{member}/poll", "POST"},
-		{"/v1/groups/{group}/members/{member}/commit", "POST"},
-		{"/v1/groups/{group}/members/{member}/seek", "POST"},
-		{"/v1/groups/{group}/members/{member}/heartbeat", "POST"},
-		{"/v1/groups/{group}/offsets", "GET PUT DELETE"},
-		{"/v1/groups/{group}/reset-offsets", "POST"},
 		{"/v1/transactions", "GET POST"},
 		{"/v1/transactions/execute", "POST"},
 		{"/v1/transactions/{id}", "GET"},

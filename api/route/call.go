@@ -85,6 +85,10 @@ func checkPathName(parameter, name string) (why string) {
 		if why = model.CheckName(name); why != "" {
 			return "a user name " + why
 		}
+	case "group":
+		if why = model.CheckName(name); why != "" {
+			return "the name of a group " + why
+		}
 	}
 	return ""
 }

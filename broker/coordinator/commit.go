@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"context"
+	"slices"
 
 	"tidewire/broker/group"
 	"tidewire/internal/model"
@@ -78,7 +79,7 @@ func (c *Coordinator) CommitRead(ctx context.Context, groupID, member, cur strin
 
 // PutOffsets stores offsets of a group without members, and makes the group where there is
 // none. Errors: as of Commit but for those of members; group-not-empty.
-func (c *Coordinator) PutOffsets(ctx context.Context, groupID string, offsets []group.CommitOffset) ([]group.Offset, error) {
+func (c *Coordinator) PutOffsets(ctx context.Context, groupID string, offsets []group.CommitOffset, when ...Match) ([]group.Offset, error) {
 	if err := checkGroup(groupID); err != nil {
 		return nil, err
 	}
@@ -87,6 +88,9 @@ func (c *Coordinator) PutOffsets(ctx context.Context, groupID string, offsets []
 	}
 	var out []group.Offset
 	err := c.run(ctx, groupID, true, func(g *group.Group, env group.Env) (eff group.Effects, err error) {
+		if err = check(g, when); err != nil {
+			return eff, err
+		}
 		eff, out, err = g.PutOffsets(env, offsets)
 		return eff, err
 	})
@@ -96,17 +100,91 @@ func (c *Coordinator) PutOffsets(ctx context.Context, groupID string, offsets []
 // DeleteOffsets takes the committed offsets of topics away, and tells which there were. Errors:
 // group-not-empty where a member subscribes to one of the topics, unknown-group, and those of
 // any write.
-func (c *Coordinator) DeleteOffsets(ctx context.Context, groupID string, topics []string) ([]group.Name, error) {
+func (c *Coordinator) DeleteOffsets(ctx context.Context, groupID string, topics []string, when ...Match) ([]group.Name, error) {
 	var out []group.Name
 	err := c.run(ctx, groupID, false, func(g *group.Group, env group.Env) (eff group.Effects, err error) {
+		if err = check(g, when); err != nil {
+			return eff, err
+		}
 		eff, out, err = g.DeleteOffsets(env, topics)
 		return eff, err
 	})
 	return out, err
 }
 
+// MayDeleteOffsets tells what DeleteOffsets would answer, and does nothing.
+func (c *Coordinator) MayDeleteOffsets(ctx context.Context, groupID string, topics []string, when ...Match) ([]group.Name, error) {
+	var out []group.Name
+	err := c.run(ctx, groupID, false, func(g *group.Group, env group.Env) (group.Effects, error) {
+		if err := check(g, when); err != nil {
+			return group.Effects{}, err
+		}
+		if err := g.OffsetsDeletable(env, topics); err != nil {
+			return group.Effects{}, err
+		}
+		d := g.Describe()
+		for _, o := range d.Offsets {
+			if slices.Contains(topics, o.Topic) {
+				out = append(out, group.Name{Topic: o.Topic, Partition: o.Partition})
+			}
+		}
+		return group.Effects{}, nil
+	})
+	return out, err
+}
+
 // Delete takes a group without members away, with its offsets. Errors: group-not-empty,
 // unknown-group, and those of any write.
-func (c *Coordinator) Delete(ctx context.Context, groupID string) error {
-	return c.run(ctx, groupID, false, func(g *group.Group, env group.Env) (group.Effects, error) { return g.Delete(env) })
+func (c *Coordinator) Delete(ctx context.Context, groupID string, when ...Match) error {
+	return c.run(ctx, groupID, false, func(g *group.Group, env group.Env) (group.Effects, error) {
+		if err := check(g, when); err != nil {
+			return group.Effects{}, err
+		}
+		return g.Delete(env)
+	})
+}
+
+// MayDelete tells what Delete would take away, or why it would refuse, and does nothing.
+func (c *Coordinator) MayDelete(ctx context.Context, groupID string, when ...Match) ([]group.Name, error) {
+	var out []group.Name
+	err := c.run(ctx, groupID, false, func(g *group.Group, _ group.Env) (group.Effects, error) {
+		if err := check(g, when); err != nil {
+			return group.Effects{}, err
+		}
+		if err := g.Deletable(); err != nil {
+			return group.Effects{}, err
+		}
+		d := g.Describe()
+		for _, o := range d.Offsets {
+			out = append(out, group.Name{Topic: o.Topic, Partition: o.Partition})
+		}
+		return group.Effects{}, nil
+	})
+	return out, err
+}
+
+// Match is an entity tag that a group must have for a change to be made; "": any.
+type Match string
+
+// check looks whether a group has the tags. Errors: etag-mismatch.
+func check(g *group.Group, when []Match) error {
+	for _, want := range when {
+		if want == "" {
+			continue
+		}
+		d := g.Describe()
+		if have := d.Tag(); string(want) != have {
+			return model.Errorf(model.ETagMismatch, "the group has changed: its entity tag is %q", have)
+		}
+	}
+	return nil
+}
+
+// CheckCommit tells what the offsets of a commit alone show. Errors: invalid-argument,
+// request-too-large.
+func (c *Coordinator) CheckCommit(offsets []group.CommitOffset) error {
+	if err := c.settings.CheckOffsets(offsets); err != nil {
+		return err
+	}
+	return checkCommit(offsets)
 }

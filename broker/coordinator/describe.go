@@ -28,6 +28,7 @@ type Description struct {
 	Coordinator model.BrokerID
 	Offsets     []OffsetState // in the place of Description.Offsets
 	TotalLag    int64         // of those whose lag is known
+	Tag         string        // the group's entity tag, hidden topics included
 }
 
 // TopicFilter tells the topics that the caller may hear of; nil: all.
@@ -45,6 +46,7 @@ func (c *Coordinator) Describe(ctx context.Context, groupID string, may TopicFil
 			return group.Effects{}, unknownGroup(groupID)
 		}
 		out.Description = g.Describe()
+		out.Tag = out.Description.Tag()
 		return group.Effects{}, nil
 	})
 	if err != nil {
@@ -207,6 +209,7 @@ type Summary struct {
 	Topics      []string // ascending; those that the filter lets through
 	TotalLag    int64    // records, of offsets whose logs could be asked
 	Coordinator model.BrokerID
+	Tag         string
 	Err         error
 }
 
@@ -240,7 +243,7 @@ func (c *Coordinator) summary(ctx context.Context, name string, may TopicFilter)
 	}
 	topics := a.core.Topics()
 	a.mu.Unlock()
-	s.State, s.Members = d.State, len(d.Members)
+	s.State, s.Members, s.Tag = d.State, len(d.Members), d.Tag()
 	s.Topics = slices.DeleteFunc(topics, func(t string) bool { return !may.lets(t) })
 	for _, o := range d.Offsets {
 		if !may.lets(o.Topic) {

@@ -147,7 +147,7 @@ func (x *polling) run(ctx context.Context) (err error) {
 
 // look takes the poll to the group, and finds what may be read and from where.
 func (x *polling) look(ctx context.Context) error {
-	preq := group.PollRequest{Member: x.req.Member, Cursor: x.cursor, Wait: max(0, time.Until(x.deadline))}
+	preq := group.PollRequest{Member: x.req.Member, Cursor: x.cursor, Wait: max(0, time.Until(x.deadline)), Silent: x.req.Stream}
 	err := x.a.within(ctx, func(g *group.Group, env group.Env) (eff group.Effects, err error) {
 		if x.poll.replaced() { // a later poll may have been here before
 			return group.Effects{}, nil
@@ -181,6 +181,9 @@ func (x *polling) wait(ctx context.Context) (again bool, why End, _ error) {
 	x.watch()
 	timer := time.NewTimer(left)
 	defer timer.Stop()
+	if err := x.allowed(ctx); err != nil { // what has ended before the guard was there
+		return false, EndRecords, err
+	}
 	for {
 		if enough, err := x.enough(ctx, true); enough || err != nil {
 			return false, x.ending(), err

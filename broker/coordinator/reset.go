@@ -13,11 +13,11 @@ import (
 // Errors: invalid-argument, unknown-topic, unknown-partition, unknown-group where the group has
 // no offsets and none are named, group-not-empty, leader-unavailable (also of a partition that
 // cannot be asked), storage-error, and those of any write.
-func (c *Coordinator) Reset(ctx context.Context, groupID string, req group.ResetRequest, dryRun bool) ([]group.ResetMove, error) {
+func (c *Coordinator) Reset(ctx context.Context, groupID string, req group.ResetRequest, dryRun bool, when ...Match) ([]group.ResetMove, error) {
 	if err := checkGroup(groupID); err != nil {
 		return nil, err
 	}
-	scope, err := c.resetScope(ctx, groupID, req)
+	scope, err := c.resetScope(ctx, groupID, req, when)
 	if err != nil {
 		return nil, err
 	}
@@ -31,11 +31,16 @@ func (c *Coordinator) Reset(ctx context.Context, groupID string, req group.Reset
 	if dryRun || len(moves) == 0 {
 		return moves, nil
 	}
-	err = c.run(ctx, groupID, true, func(g *group.Group, env group.Env) (group.Effects, error) { return g.Reset(env, moves) })
+	err = c.run(ctx, groupID, true, func(g *group.Group, env group.Env) (group.Effects, error) {
+		if err := check(g, when); err != nil {
+			return group.Effects{}, err
+		}
+		return g.Reset(env, moves)
+	})
 	return moves, err
 }
 
-func (c *Coordinator) resetScope(ctx context.Context, groupID string, req group.ResetRequest) (scope []group.ResetFrom, err error) {
+func (c *Coordinator) resetScope(ctx context.Context, groupID string, req group.ResetRequest, when []Match) (scope []group.ResetFrom, err error) {
 	a, err := c.find(ctx, groupID, false)
 	if err != nil {
 		return nil, err
@@ -44,6 +49,9 @@ func (c *Coordinator) resetScope(ctx context.Context, groupID string, req group.
 		return group.New(groupID, c.settings).ResetScope(c.env(), req)
 	}
 	err = c.run(ctx, groupID, true, func(g *group.Group, env group.Env) (_ group.Effects, err error) {
+		if err = check(g, when); err != nil {
+			return group.Effects{}, err
+		}
 		scope, err = g.ResetScope(env, req)
 		return group.Effects{}, err
 	})

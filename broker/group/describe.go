@@ -85,11 +85,8 @@ func (g *Group) Describe() Description {
 //
 // Errors: group-not-empty; unknown-group.
 func (g *Group) Delete(env Env) (Effects, error) {
-	if err := g.errMembers(); err != nil {
+	if err := g.Deletable(); err != nil {
 		return Effects{}, err
-	}
-	if g.Vacant() {
-		return Effects{}, model.Errorf(model.UnknownGroup, "there is no group %q", g.id)
 	}
 	s := g.step(env)
 	for _, r := range g.Snapshot() {

@@ -32,17 +32,10 @@ func pointer(list string, i int, field string) string {
 
 // find looks names up, in their order. A partition that is named twice is refused.
 func find(v View, names []Name, list string) ([]Partition, error) {
-	out := make([]Partition, len(names))
-	seen := make(map[Name]bool, len(names))
-	for i, n := range names {
-		if n.Partition < 0 {
-			return nil, model.Invalid(pointer(list, i, "partition"), "a partition must not be negative")
-		}
-		if seen[n] {
-			return nil, model.Invalid(pointer(list, i, "partition"), "partition %d of topic %q is named twice", n.Partition, n.Topic)
-		}
-		seen[n] = true
+	if err := checkNames(names, list); err != nil {
+		return nil, err
 	}
+	out := make([]Partition, len(names))
 	for i, n := range names {
 		t, ok := v.ByName(n.Topic)
 		if !ok {
@@ -236,12 +229,10 @@ func (g *Group) PutOffsets(env Env, list []CommitOffset) (Effects, []Offset, err
 // Errors: group-not-empty when a member subscribes to one of the topics (Kafka's
 // GROUP_SUBSCRIBED_TO_TOPIC).
 func (g *Group) DeleteOffsets(env Env, topics []string) (Effects, []Name, error) {
-	wanted := g.wanted(env.Topics)
-	for _, t := range topics {
-		if wanted[t] {
-			return Effects{}, nil, model.Errorf(model.GroupNotEmpty, "members of the group %q subscribe to the topic %q", g.id, t)
-		}
+	if err := g.OffsetsDeletable(env, topics); err != nil {
+		return Effects{}, nil, err
 	}
+	wanted := g.wanted(env.Topics)
 	s := g.step(env)
 	var out []Name
 	for _, t := range topics {

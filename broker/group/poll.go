@@ -16,6 +16,9 @@ type PollRequest struct {
 	// Wait is the longest that the poll may take: until then, and the session timeout
 	// longer, the member counts as alive. Not negative.
 	Wait time.Duration
+	// Silent commits nothing, whatever the member has joined with: a stream commits by the
+	// clock.
+	Silent bool
 }
 
 // PollResult is what a member may read, as of the poll.
@@ -43,7 +46,7 @@ func (g *Group) Poll(env Env, req PollRequest) (Effects, PollResult, error) {
 	g.touch(env, req.Member, req.Wait)
 	s := g.step(env)
 	c := m.usable(req.Member, req.Cursor)
-	if m.facts.AutoCommit {
+	if m.facts.AutoCommit && !req.Silent {
 		s.commitCursor(req.Member, c)
 	}
 	if req.Cursor == nil {

@@ -29,6 +29,20 @@ type ResetRequest struct {
 	Value      int64 // ms since 1970, the offset, or the number of records
 }
 
+// check tells what the request alone shows.
+func (req *ResetRequest) check() error {
+	switch req.To {
+	case ToEarliest, ToLatest, ToShift:
+	case ToTimestamp, ToOffset:
+		if req.Value < 0 {
+			return model.Invalid("/value", "must not be negative")
+		}
+	default:
+		return model.Invalid("/to", "must be one of earliest, latest, timestamp, offset and shift")
+	}
+	return nil
+}
+
 // ResetFrom is a partition that a reset is about.
 type ResetFrom struct {
 	Partition
@@ -50,14 +64,8 @@ type ResetMove struct {
 // scope; unknown-topic, unknown-partition; unknown-group where the group has no offsets
 // and none are named; group-not-empty.
 func (g *Group) ResetScope(env Env, req ResetRequest) ([]ResetFrom, error) {
-	switch req.To {
-	case ToEarliest, ToLatest, ToShift:
-	case ToTimestamp, ToOffset:
-		if req.Value < 0 {
-			return nil, model.Invalid("/value", "must not be negative")
-		}
-	default:
-		return nil, model.Invalid("/to", "must be one of earliest, latest, timestamp, offset and shift")
+	if err := req.check(); err != nil {
+		return nil, err
 	}
 	names, err := g.resetNames(env, req)
 	if err != nil {

@@ -282,11 +282,17 @@ func judge(t *testing.T, a *api, r *route.Route, w *row, passes bool, user, toke
 	if w.cluster {
 		resource, of = "cluster", "kafka-cluster"
 	}
+	if w.group {
+		resource = "group"
+	}
 	if w.prepare != nil {
 		w.prepare(a, name)
 	}
 	for _, rl := range rules(w.operation, resource, of) {
 		a.rule(user, rl)
+	}
+	if w.reads {
+		a.rule(user, rule{"allow", "literal", "read", "topic", name})
 	}
 	x := w.ask(a, r, name, token)
 	if passes {

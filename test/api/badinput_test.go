@@ -284,7 +284,7 @@ func TestMalformedBodiesOfEveryJSONRoute(t *testing.T) {
 			for _, ct := range []string{"text/plain", "application/x-www-form-urlencoded", "application/json; charset=latin1", "json"} {
 				wants(t, a.Do(request{Method: r.Method, Path: path, Token: a.admin, Body: "{}", Header: map[string]string{"Content-Type": ct}}), 415, "unsupported-media-type")
 			}
-			big := `{"x":"` + strings.Repeat("x", 1<<20) + `"}`
+			big := `{"x":"` + strings.Repeat("x", int(max(r.MaxBody, 1<<20))) + `"}`
 			wants(t, a.Do(request{Method: r.Method, Path: path, Token: a.admin, Body: big, Chunked: true}), 413, "request-too-large")
 		})
 	}

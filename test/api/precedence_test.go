@@ -34,7 +34,7 @@ func TestTheFirstOfTwoFaultsIsTold(t *testing.T) {
 			"405 before 415":                      {request{Method: "PUT", Path: "/v1/topics", Token: a.admin, Body: "x", Header: form}, 405, "method-not-allowed"},
 			"401 before 415":                      {request{Method: "POST", Path: "/v1/topics", Token: garbage, Body: "x", Header: form}, 401, "unauthenticated"},
 			"401 before 406":                      {request{Method: "GET", Path: path, Token: garbage, Header: header{"Accept": "image/png"}}, 401, "unauthenticated"},
-			"401 before 501":                      {request{Method: "GET", Path: "/v1/groups", Token: garbage}, 401, "unauthenticated"},
+			"401 before 501":                      {request{Method: "GET", Path: "/v1/transactions", Token: garbage}, 401, "unauthenticated"},
 			"401 before 422":                      {request{Method: "GET", Path: "/v1/topics?limit=0", Token: garbage}, 401, "unauthenticated"},
 			"401 before 404":                      {request{Method: "GET", Path: "/v1/topics/none", Token: garbage}, 401, "unauthenticated"},
 			"415 before 406":                      {request{Method: "POST", Path: "/v1/topics", Token: a.admin, Body: "x", Header: header{"Content-Type": "text/plain", "Accept": "image/png"}}, 415, "unsupported-media-type"},
@@ -44,10 +44,10 @@ func TestTheFirstOfTwoFaultsIsTold(t *testing.T) {
 			"406 before 400":                      {request{Method: "POST", Path: "/v1/topics", Token: a.admin, Body: "", Header: header{"Accept": "image/png"}}, 406, "not-acceptable"},
 			"415 before 422":                      {request{Method: "POST", Path: "/v1/topics?x=1", Token: a.admin, Body: "x", Header: form}, 415, "unsupported-media-type"},
 			"501 before 400":                      {request{Method: "POST", Path: path + "/records", Token: a.admin, Body: "{", Header: header{"Tidewire-Transaction": "t"}}, 501, "not-implemented"},
-			"501 before 422":                      {request{Method: "POST", Path: "/v1/groups/g/reset-offsets?x=1", Token: a.admin, Body: "{}"}, 501, "not-implemented"},
-			"501 before a missing body":           {request{Method: "POST", Path: "/v1/groups/g/reset-offsets", Token: a.admin, Body: ""}, 501, "not-implemented"},
+			"501 before 422":                      {request{Method: "POST", Path: "/v1/transactions/execute?x=1", Token: a.admin, Body: "{}"}, 501, "not-implemented"},
+			"501 before a missing body":           {request{Method: "POST", Path: "/v1/transactions/execute", Token: a.admin, Body: ""}, 501, "not-implemented"},
 			"501 before 413 of chunks":            {request{Method: "POST", Path: path + "/records", Token: a.admin, Body: strings.Repeat(" ", 64<<20+1), Chunked: true, Header: header{"Tidewire-Transaction": "t"}}, 501, "not-implemented"},
-			"501 before 403":                      {request{Method: "GET", Path: "/v1/groups", Token: nobody}, 501, "not-implemented"},
+			"501 before 403":                      {request{Method: "GET", Path: "/v1/transactions", Token: nobody}, 501, "not-implemented"},
 			"501 before 404":                      {request{Method: "POST", Path: "/v1/topics/none/records", Token: a.admin, Body: "{", Header: header{"Tidewire-Transaction": "t"}}, 501, "not-implemented"},
 			"400 before 403":                      {request{Method: "POST", Path: path + "/records", Token: nobody, Body: "{"}, 400, "malformed-body"},
 			"400 before 404":                      {request{Method: "POST", Path: "/v1/topics/none/records", Token: a.admin, Body: "{"}, 400, "malformed-body"},
@@ -113,7 +113,7 @@ func TestTheContentLengthStandsBetweenTheTokenAndTheType(t *testing.T) {
 		{"PUT", "/v1/topics", a.admin, 405},
 		{"POST", "/v1/topics", "garbage", 401},
 		{"POST", "/v1/topics", a.admin, 413},
-		{"POST", "/v1/groups/g/members", a.admin, 413}, // before 501
+		{"POST", "/v1/transactions", a.admin, 413}, // before 501
 	} {
 		conn, err := net.Dial("tcp", strings.TrimPrefix(a.URL, "http://"))
 		require.NoError(t, err)

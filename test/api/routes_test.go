@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tidewire/api/admin"
+	"tidewire/api/groups"
 	"tidewire/api/ops"
 	"tidewire/api/rest"
 	"tidewire/api/route"
@@ -19,7 +20,7 @@ import (
 
 // routes is the real table of a node, streams included.
 func routes() []*route.Route {
-	return slices.Concat(rest.New(rest.Config{Auth: &auth.Auth{}}).Routes(), admin.New(admin.Config{}).Routes(), ops.New(ops.Config{}).Routes(), web.NewStreams(nil).Routes())
+	return slices.Concat(rest.New(rest.Config{Auth: &auth.Auth{}}).Routes(), admin.New(admin.Config{}).Routes(), ops.New(ops.Config{}).Routes(), groups.New(groups.Config{}).Routes(), web.NewStreams(nil).Routes())
 }
 
 // access is who may use a route.
@@ -38,6 +39,9 @@ type row struct {
 	access    access
 	operation string // byRule
 	cluster   bool   // byRule: the resource is the cluster, not a topic
+	group     bool   // byRule: the resource is a group, not a topic
+	reads     bool   // byRule: read on the topic of the same name is needed too
+	creates   bool   // what the path names need not be there
 	path      func(name string) string
 	body      func(a *api, name string) any
 	prepare   func(a *api, name string)
@@ -102,6 +106,46 @@ func operationPath(name string) string {
 	path, _ := operationPaths.Load(name)
 	s, _ := path.(string)
 	return s
+}
+
+func groupPath(rest string) func(string) string {
+	return func(name string) string { return "/v1/groups/" + name + rest }
+}
+
+// makeGroup makes a topic and a group that has an offset of it.
+func makeGroup(a *api, name string) {
+	a.t.Helper()
+	a.topic(name, 1, nil)
+	wants(a.t, a.as(a.admin, "PUT", "/v1/groups/"+name+"/offsets", offsetsBody("offsets")(a, name)), 200, "")
+}
+
+// memberIDs are the members that makeMember has made, by the group's name.
+var memberIDs sync.Map
+
+// makeMember makes a topic and a member that has its partition.
+func makeMember(a *api, name string) {
+	a.t.Helper()
+	a.topic(name, 1, nil)
+	m := a.join(name, object{"topics": []string{name}})
+	m.owns(1)
+	memberIDs.Store(name, m.id)
+}
+
+func memberPath(rest string) func(string) string {
+	return func(name string) string {
+		id, ok := memberIDs.Load(name)
+		if !ok {
+			id = "none"
+		}
+		return "/v1/groups/" + name + "/members/" + id.(string) + rest
+	}
+}
+
+// offsetsBody names the first offset of the topic of a name.
+func offsetsBody(list string) func(*api, string) any {
+	return func(_ *api, name string) any {
+		return object{list: []object{{"topic": name, "partition": 0, "next_offset": 0}}}
+	}
 }
 
 func constant(v any) func(*api, string) any { return func(*api, string) any { return v } }
@@ -213,6 +257,37 @@ var rows = map[string]row{
 	"getClusterConfig": {access: byRule, operation: "describe-configs", cluster: true, path: fixed("/v1/cluster/config"), success: 200},
 	"updateClusterConfig": {access: byRule, operation: "alter-configs", cluster: true, path: fixed("/v1/cluster/config"), success: 200,
 		body: constant(object{"unset": []string{"num.partitions"}})},
+	"listGroups": {access: anyUser, path: fixed("/v1/groups"), success: 200},
+	"listTopicGroups": {access: byRule, operation: "describe", path: topicPath("/groups"), prepare: makeTopic, success: 200,
+		missing: "/v1/topics/not-there/groups", code: "unknown-topic"},
+	"getGroup": {access: byRule, operation: "describe", group: true, path: groupPath(""), prepare: makeGroup, success: 200,
+		missing: "/v1/groups/not-there", code: "unknown-group"},
+	"deleteGroup": {access: byRule, operation: "delete", group: true, path: groupPath(""), prepare: makeGroup, success: 204,
+		missing: "/v1/groups/not-there", code: "unknown-group"},
+	"joinGroup": {access: byRule, operation: "read", group: true, reads: true, creates: true, path: groupPath("/members"), prepare: makeTopic, success: 201,
+		body: func(_ *api, name string) any { return object{"topics": []string{name}} }},
+	"readMember": {access: byRule, operation: "read", group: true, reads: true, path: memberPath("/records"), prepare: makeMember, success: 200,
+		missing: "/v1/groups/not-there/members/none/records", code: "unknown-member"},
+	"pollMember": {access: byRule, operation: "read", group: true, reads: true, path: memberPath("/poll"), prepare: makeMember, success: 200,
+		body: constant(object{}), missing: "/v1/groups/not-there/members/none/poll", code: "unknown-member"},
+	"commitOffsets": {access: byRule, operation: "read", group: true, reads: true, path: memberPath("/commit"), prepare: makeMember, success: 200,
+		body: offsetsBody("offsets"), missing: "/v1/groups/not-there/members/none/commit", code: "unknown-member"},
+	"seekMember": {access: byRule, operation: "read", group: true, reads: true, path: memberPath("/seek"), prepare: makeMember, success: 200,
+		body: offsetsBody("positions"), missing: "/v1/groups/not-there/members/none/seek", code: "unknown-member"},
+	"heartbeat": {access: byRule, operation: "read", group: true, path: memberPath("/heartbeat"), prepare: makeMember, success: 204,
+		missing: "/v1/groups/not-there/members/none/heartbeat", code: "unknown-member"},
+	"leaveGroup": {access: byRule, operation: "read", group: true, path: memberPath(""), prepare: makeMember, success: 204,
+		missing: "/v1/groups/not-there/members/none", code: "unknown-member"},
+	"getGroupOffsets": {access: byRule, operation: "describe", group: true, path: groupPath("/offsets"), prepare: makeGroup, success: 200,
+		missing: "/v1/groups/not-there/offsets", code: "unknown-group"},
+	"setGroupOffsets": {access: byRule, operation: "read", group: true, reads: true, path: groupPath("/offsets"), prepare: makeGroup, success: 200,
+		body: offsetsBody("offsets"), missing: "/v1/groups/not-there/offsets", code: "unknown-topic"},
+	"deleteGroupOffsets": {access: byRule, operation: "delete", group: true, reads: true, prepare: makeGroup, success: 204,
+		path:    func(name string) string { return "/v1/groups/" + name + "/offsets?topic=" + name },
+		missing: "/v1/groups/not-there/offsets?topic=not-there", code: "unknown-group"},
+	"resetGroupOffsets": {access: byRule, operation: "read", group: true, reads: true, path: groupPath("/reset-offsets"), prepare: makeGroup, success: 200,
+		body: constant(object{"to": "earliest"}), missing: "/v1/groups/not-there/reset-offsets", code: "unknown-group"},
+
 	"info": {access: anyUser, path: fixed("/v1/info"), success: 200},
 
 	"healthz":     {access: public, path: fixed("/healthz"), success: 200},
@@ -293,8 +368,8 @@ func TestAMissingThingIs404(t *testing.T) {
 	a := sharedAPI(t)
 	built(t, func(r *route.Route, w row) {
 		parameters := strings.Contains(r.Path, "{")
-		require.Equal(t, parameters, w.missing != "", "%s: the row must say what a missing thing gives", r.ID)
-		if !parameters {
+		require.Equal(t, parameters && !w.creates, w.missing != "", "%s: the row must say what a missing thing gives", r.ID)
+		if !parameters || w.creates {
 			return
 		}
 		t.Run(r.ID, func(t *testing.T) {
