@@ -288,17 +288,12 @@ func (x *polling) note(a *group.Assignment) {
 		}
 		x.out.Positions = append(x.out.Positions, p)
 	}
-	x.out.Cursor = group.MakeCursor(x.req.Member, a, x.got, x.reached()).String()
-}
-
-// reached is how far each of the positions was read.
-func (x *polling) reached() []model.Offset {
-	if len(x.sources) != len(x.got.Positions) {
-		return nil
+	reached := make([]model.Offset, len(x.got.Positions))
+	for i := range reached {
+		reached[i] = group.NoOffset
+		if i < len(x.sources) {
+			reached[i] = x.sources[i].pos.Next
+		}
 	}
-	out := make([]model.Offset, len(x.sources))
-	for i := range x.sources {
-		out[i] = x.sources[i].pos.Next
-	}
-	return out
+	x.out.Cursor = group.MakeCursor(x.req.Member, a, x.got, reached).String()
 }
