@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -232,7 +233,7 @@ func (a *app) reset(ctx context.Context, c *client.Client, name string, in map[s
 	case err != nil:
 		return err
 	case !yes:
-		return fmt.Errorf("nothing was changed; --yes moves the offsets")
+		return errors.New("nothing was changed; --yes moves the offsets")
 	}
 	call.Query = nil
 	if format == formatJSON {

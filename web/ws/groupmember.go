@@ -163,16 +163,16 @@ func (m *groupMember) end(leave bool) {
 	}
 }
 
-// part ends the socket's membership, if it has one. A member that leaves has committed, with
-// auto_commit, what was written.
-func (s *session) part(leave bool) {
+// part ends the socket's membership, if it has one. With auto_commit what was written is
+// committed where the socket ends in order: its client leaves, or the node stops.
+func (s *session) part(leave, inOrder bool) {
 	if s.reader == nil || s.reader.member == nil || s.reader.member.over {
 		return
 	}
 	m := s.reader.member
 	leave = leave && (s.conn != nil || !m.resumed)
-	if leave && !m.commitAt.IsZero() {
-		ctx, cancel := context.WithTimeout(context.Background(), revokeGrace)
+	if inOrder && !m.commitAt.IsZero() {
+		ctx, cancel := context.WithTimeout(context.Background(), s.h.times.closeWait)
 		defer cancel()
 		_ = m.commit(ctx, s.reader, nil) // the records come again, then
 	}

@@ -89,7 +89,7 @@ func (s *session) attach(conn *websocket.Conn, net *pacedConn) {
 // release gives back what the session holds, once.
 func (s *session) release() {
 	s.released.Do(func() {
-		s.part(s.conn == nil)
+		s.part(s.conn == nil, false)
 		s.stream.Close()
 		s.h.remove(s)
 	})
@@ -169,7 +169,7 @@ func (s *session) run(ctx context.Context) {
 func (s *session) end(how ending) {
 	defer s.release()
 	close(s.leaving)
-	s.part(how.leaves)
+	s.part(how.leaves, how.leaves || how.code == closeGoingAway)
 	s.leave(how)
 }
 
@@ -461,7 +461,7 @@ func (s *session) command(ctx context.Context, f clientFrame) *ending {
 	case releasedCmd:
 		answer, err = s.onReleased(ctx, f.id, c)
 	case unsubscribeCmd:
-		s.part(true)
+		s.part(true, true)
 		s.stream.Unfollow()
 		s.reader = nil
 		answer = AnswerFrame{"unsubscribed", f.id}
