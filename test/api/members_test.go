@@ -19,6 +19,9 @@ type member struct {
 
 func (a *api) join(group string, body object) *member {
 	a.t.Helper()
+	if _, given := body["session_timeout_ms"]; !given { // a machine may be slow
+		body["session_timeout_ms"] = 600_000
+	}
 	path := "/v1/groups/" + url.PathEscape(group) + "/members"
 	x := wants(a.t, a.post(path, body), 201, "")
 	id := decoded(a.t, x, 201)["member_id"].(string)
