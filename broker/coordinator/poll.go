@@ -225,7 +225,7 @@ func (x *polling) gone(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	_ = x.a.do(ctx, func(g *group.Group, env group.Env) (group.Effects, error) {
-		return group.Effects{}, g.Heartbeat(env, x.req.Member)
+		return group.Effects{}, g.Unattended(env, x.req.Member)
 	}) // nobody is there to be told
 }
 

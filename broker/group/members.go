@@ -51,9 +51,7 @@ func (g *Group) Join(env Env, req JoinRequest) (Effects, JoinResult, error) {
 	before := g.wanted(env.Topics)
 	s.refresh(before, notFresh)
 	if req.Assignor != "" && g.info.Assignor != req.Assignor || g.info.Assignor == "" {
-		info := g.info
-		info.Assignor = assignorOf(req.Assignor)
-		s.emit(info)
+		s.assignor = assignorOf(req.Assignor)
 	}
 	if former != "" {
 		s.takeOver(former, m)
@@ -246,11 +244,29 @@ func (g *Group) touch(env Env, id string, wait time.Duration) {
 	g.deadlineAt(m.deadline)
 }
 
-// Heartbeat begins a member's session anew. The shell calls it too when a poll's
-// connection has gone while it waited.
+// extend begins a member's session anew, and leaves a poll that waits its longer one.
+func (g *Group) extend(env Env, id string) {
+	m := g.members[id]
+	m.deadline = max(m.deadline, env.Mono+m.facts.SessionTimeout)
+	g.deadlineAt(m.deadline)
+}
+
+// Heartbeat begins a member's session anew.
 //
 // Errors: unknown-member, member-expired, fenced.
 func (g *Group) Heartbeat(env Env, id string) error {
+	if _, err := g.live(id); err != nil {
+		return err
+	}
+	g.extend(env, id)
+	return nil
+}
+
+// Unattended tells that a poll's connection has gone while it waited: the member's session
+// begins anew, and does not last until the wait would have been over.
+//
+// Errors: as Heartbeat.
+func (g *Group) Unattended(env Env, id string) error {
 	if _, err := g.live(id); err != nil {
 		return err
 	}

@@ -133,7 +133,7 @@ func (g *Group) Commit(env Env, req CommitRequest) (Effects, []Offset, error) {
 	if err != nil {
 		return Effects{}, nil, err
 	}
-	g.touch(env, req.Member, 0)
+	g.extend(env, req.Member)
 	s := g.step(env)
 	out := s.store(req.Offsets, ids)
 	return s.finish(), out, nil
@@ -159,7 +159,7 @@ func (g *Group) CommitCursor(env Env, member string, c *cursor.Cursor) (Effects,
 	if err != nil {
 		return Effects{}, nil, err
 	}
-	g.touch(env, member, 0)
+	g.extend(env, member)
 	s := g.step(env)
 	c = m.usable(member, c)
 	out := s.commitCursor(member, c)

@@ -76,9 +76,12 @@ func (m *member) usable(id string, c *cursor.Cursor) *cursor.Cursor {
 	if c == nil || c.Member != cursor.Tag(id) || c.Version > m.version {
 		return nil
 	}
-	m.told = max(m.told, c.Version)
+	m.saw(c.Version)
 	return c
 }
+
+// saw notes that a version was shown to a member.
+func (m *member) saw(v Version) { m.told, m.shown = max(m.told, v), max(m.shown, v) }
 
 // releaseSeen releases what was being revoked in the answer that a cursor came with.
 func (s *step) releaseSeen(id string, c *cursor.Cursor) {
@@ -144,7 +147,7 @@ func (g *Group) Answer(env Env, id string, grace time.Duration) (*Assignment, er
 	}
 	g.touch(env, id, 0)
 	a := g.current(m)
-	m.told = max(m.told, a.Version)
+	m.saw(a.Version)
 	m.greeted = m.greeted || !a.Pending
 	g.name(env, m, grace)
 	return a, nil
@@ -222,7 +225,7 @@ func (g *Group) Release(env Env, id string, partitions []Name) (Effects, error) 
 	if err != nil {
 		return Effects{}, err
 	}
-	g.touch(env, id, 0)
+	g.extend(env, id)
 	s := g.step(env)
 	said := make(map[Name]bool, len(partitions))
 	for _, n := range partitions {
@@ -373,7 +376,7 @@ func (g *Group) Seek(env Env, req SeekRequest) (*cursor.Cursor, error) {
 	if len(foreign) > 0 {
 		return nil, notOwner(foreign)
 	}
-	g.touch(env, req.Member, 0)
+	g.extend(env, req.Member)
 	got := g.look(m, m.usable(req.Member, req.Cursor))
 	for i, p := range got.Positions {
 		if next, ok := wants[p.Partition]; ok {

@@ -3,6 +3,7 @@ package e2e
 import (
 	"bytes"
 	"compress/gzip"
+	"context"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -54,6 +55,10 @@ func login(t testing.TB, n *node, username, password string) *api {
 
 // try sends a request; body is sent as it is when it is []byte, as JSON otherwise.
 func (a *api) try(method, path string, body any) (int, []byte, error) {
+	return a.tryContext(context.Background(), method, path, body)
+}
+
+func (a *api) tryContext(ctx context.Context, method, path string, body any) (int, []byte, error) {
 	var content []byte
 	switch b := body.(type) {
 	case nil:
@@ -65,7 +70,7 @@ func (a *api) try(method, path string, body any) (int, []byte, error) {
 			return 0, nil, err
 		}
 	}
-	req, err := http.NewRequest(method, a.n.URL()+path, bytes.NewReader(content))
+	req, err := http.NewRequestWithContext(ctx, method, a.n.URL()+path, bytes.NewReader(content))
 	if err != nil {
 		return 0, nil, err
 	}
