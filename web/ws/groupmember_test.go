@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"sort"
@@ -129,7 +130,7 @@ func (c *client) drop() { require.NoError(c.t, c.ws.NetConn().Close()) }
 func (c *client) leave() {
 	c.t.Helper()
 	require.NoError(c.t, c.ws.WriteControl(8, []byte{0x03, 0xe8}, time.Now().Add(time.Second)))
-	for range c.got { //nolint:revive // until the socket's end
+	for range c.got {
 	}
 }
 
@@ -559,5 +560,26 @@ func TestAPollTakesTheMemberFromTheSocket(t *testing.T) {
 		require.NoError(t, err)
 		s.fails(model.Fenced, closeFenced)
 		require.Equal(t, []string{s.id}, n.members("g"))
+	})
+}
+
+// A client that takes a long frame slowly but steadily shows that it is there.
+func TestAMemberThatTakesALongFrameSlowlyLivesOn(t *testing.T) {
+	inBubble(t, func(t *testing.T, n *node) {
+		n.topic("t", 1)
+		part := strings.Repeat("x", 60<<10)
+		n.produce("t", 0, part, part, part, part)
+		c := n.connect(dialOptions{lazy: true})
+		c.send(`{"op":"subscribe","topics":["t"],"group":"g","from":"earliest","session_timeout_ms":3000}`)
+		some := make([]byte, 32<<10)
+		for taken := 0; taken < 200<<10; taken += len(some) {
+			_, err := io.ReadFull(c.ws.NetConn(), some)
+			require.NoError(t, err)
+			advance(800 * time.Millisecond)
+		}
+		require.Len(t, n.members("g"), 1)
+		c.drop()
+		advance(4 * time.Second)
+		require.Empty(t, n.members("g"))
 	})
 }

@@ -196,7 +196,7 @@ func (s *session) deliver(ctx context.Context) (more bool, _ *ending) {
 	case readErr == nil:
 		return more, nil
 	case r.member != nil:
-		return more, s.unread(readErr)
+		return true, s.unread(readErr) // the others are read on
 	case model.HasCode(readErr, model.OffsetOutOfRange): // deletion has overtaken the client
 		return true, s.failedWith(model.AsError(readErr), closeSlow)
 	}
