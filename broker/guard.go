@@ -62,6 +62,7 @@ type guarded struct {
 	Need
 	topic  model.TopicID
 	pinned bool
+	right  bool // only the right is needed, whether the topic is there or not
 }
 
 // Guard returns a guard of a call that was let in. A topic is pinned by its id: one that is
@@ -146,7 +147,7 @@ func (g *Guard) Check(ctx context.Context) error {
 // there tells whether the topic of a need is still there. One that was seen and is not in
 // the image any more was deleted; of one that was never seen the quorum is asked.
 func (g *Guard) there(ctx context.Context, n *guarded) error {
-	if n.Resource != metadata.ResourceTopic {
+	if n.right || n.Resource != metadata.ResourceTopic {
 		return nil
 	}
 	n.pin(g.b.meta.Image())

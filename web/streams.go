@@ -17,7 +17,7 @@ func NewStreams(h *ws.Handler) Streams { return &streams{h} }
 // Routes are the rows of the WebSocket endpoints.
 func (s *streams) Routes() []*route.Route {
 	return []*route.Route{
-		{Method: http.MethodGet, Path: "/v1/ws/consume", ID: "consume", Needs: "read topic", Stream: true, Handle: func(c *route.Call) error {
+		{Method: http.MethodGet, Path: "/v1/ws/consume", ID: "consume", Needs: "read topic, and read group with group", Stream: true, Handle: func(c *route.Call) error {
 			return s.consume.Consume(c.Writer, c.Request, c.Caller())
 		}},
 		{Method: http.MethodGet, Path: "/v1/ws/produce", ID: "produceSocket", Needs: "write topic, each frame's", Stream: true, Handle: func(c *route.Call) error {

@@ -389,9 +389,10 @@ func (a *actor) close(why error) {
 	a.closeLocked(why)
 }
 
-// enter begins a poll of a member, and ends the one that is under way.
-func (a *actor) enter(member string) (*poll, error) {
-	p := &poll{member: member, changed: make(chan struct{}, 1), ended: make(chan struct{})}
+// enter begins a poll of a member, and ends the one that is under way. woken is called when the
+// poll is to look again; nil: it waits for that itself.
+func (a *actor) enter(member string, woken func()) (*poll, error) {
+	p := &poll{member: member, changed: make(chan struct{}, 1), ended: make(chan struct{}), woken: woken}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.gone != nil {
@@ -402,6 +403,9 @@ func (a *actor) enter(member string) (*poll, error) {
 	}
 	if before := a.polls[member]; before != nil {
 		close(before.ended)
+		if before.woken != nil {
+			before.woken()
+		}
 	}
 	a.polls[member] = p
 	return p, nil

@@ -115,6 +115,8 @@ type PollRequest struct {
 	Grace  time.Duration
 	// Interrupt ends the wait as if its time were over; nil: nothing does.
 	Interrupt <-chan struct{}
+	// Watch is whose round the poll is; nil: a poll of its own.
+	Watch *Watch
 	// Paused tells partitions that are passed over for now; nil: none.
 	Paused func(p group.Held) bool
 }

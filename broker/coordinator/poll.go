@@ -17,9 +17,14 @@ type poll struct {
 	member  string
 	changed chan struct{} // receives when the member's assignment may have changed
 	ended   chan struct{} // closed by the poll that takes its place
+	woken   func()        // called in the place of changed, and after ended; nil: a poll that waits
 }
 
 func (p *poll) wake() {
+	if p.woken != nil {
+		p.woken()
+		return
+	}
 	select {
 	case p.changed <- struct{}{}:
 	default:
@@ -103,10 +108,17 @@ func (c *Coordinator) Poll(ctx context.Context, req *PollRequest, visit Visit) (
 
 // run goes through the poll with one actor.
 func (x *polling) run(ctx context.Context) (err error) {
-	if x.poll, err = x.a.enter(x.req.Member); err != nil {
+	if x.req.Watch != nil {
+		x.poll, err = x.req.Watch.enter(x.a)
+	} else {
+		x.poll, err = x.a.enter(x.req.Member, nil)
+	}
+	if err != nil {
 		return err
 	}
-	defer x.a.leave(x.poll)
+	if x.req.Watch == nil {
+		defer x.a.leave(x.poll)
+	}
 	defer x.unwatch()
 	end := EndRecords
 	for before := (*group.Assignment)(nil); ; before = x.got.Assignment {

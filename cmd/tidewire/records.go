@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"strconv"
 	"strings"
 	"time"
@@ -151,9 +150,13 @@ func (a *app) consumeCommand() *cobra.Command {
 			"that are added included. With --to, --q or --key a topic is read in the order of time too. Output:\n" +
 			"  json   a record object a line, as the server gives it; \"tidewire produce\" takes these lines\n" +
 			"  value  each value and a line feed; null is an empty line\n" +
-			"  raw    the bytes of the values, and nothing else",
-		Example: "  tidewire consume flights --from earliest --max 10\n  tidewire consume a -o json | tidewire produce b",
-		Args:    cobra.MinimumNArgs(1),
+			"  raw    the bytes of the values, and nothing else\n" +
+			"With --group it reads as a member: the group shares the partitions out among its members and remembers how\n" +
+			"far it has come; records are committed once they were written to standard output (at least once), --from is\n" +
+			"for partitions without a committed offset, and at its end or an interrupt it leaves the group.",
+		Example: "  tidewire consume flights --from earliest --max 10\n  tidewire consume a -o json | tidewire produce b\n" +
+			"  tidewire consume flights --group billing --follow",
+		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.Topics = args
 			for _, p := range partitions {
@@ -166,9 +169,14 @@ func (a *app) consumeCommand() *cobra.Command {
 			if err := checkConsume(&o, cmd.Flags().Changed("from")); err != nil {
 				return err
 			}
+			if cmd.Flags().Changed("group") {
+				if err := checkGroupRead(&o, group); err != nil {
+					return err
+				}
+			}
 			return a.calling(func(ctx context.Context, c *client.Client, _ []string) error {
-				if group != "" {
-					return joinGroup(ctx, c, group, args)
+				if cmd.Flags().Changed("group") {
+					return a.consumeGroup(ctx, c, &o, group, output)
 				}
 				return a.consume(ctx, c, o, output)
 			})(cmd, args)
@@ -185,7 +193,8 @@ func (a *app) consumeCommand() *cobra.Command {
 	c.Flags().StringVar(&o.Search.QIn, "q-in", "", "where --q is looked for: key, value and headers, separated by commas (default: everywhere)")
 	c.Flags().StringVar(&o.Search.Key, "key", "", "only records with this key")
 	c.Flags().Int64VarP(&o.Max, "max", "n", 0, "stop after so many records")
-	c.Flags().StringVar(&group, "group", "", "read as a member of this consumer group")
+	c.Flags().StringVar(&group, "group", "", "read as a member of this consumer group: what it has committed is not printed again")
+	_ = c.RegisterFlagCompletionFunc("group", a.completeGroups) // there is such a flag
 	return c
 }
 
@@ -231,21 +240,38 @@ func checkSearch(o *client.ConsumeOptions) error {
 	return nil
 }
 
-// errGroupClient is for a server that has consumer groups when this client has not.
-var errGroupClient = errors.New("the server has consumer groups, but this client cannot read as a member; it left the group")
+// checkGroupRead refuses what a member cannot be asked for: its group gives it partitions and
+// positions.
+func checkGroupRead(o *client.ConsumeOptions, group string) error {
+	if why := model.CheckName(group); why != "" {
+		return usagef("--group: the name of a group %s", why)
+	}
+	switch {
+	case o.Offset != nil || len(o.Partitions) > 0:
+		return usagef("a group gives its members their partitions and offsets: --partition and --offset do not go with --group")
+	case o.Search != client.Search{}:
+		return usagef("--to, --q and --key do not go with --group: a member reads everything")
+	case o.From != "earliest" && o.From != "latest":
+		return usagef("--from is earliest or latest with --group; tidewire group reset --to timestamp moves a group to a time")
+	}
+	return nil
+}
 
-// joinGroup asks the server for membership, so that the answer to --group is the
-// server's own.
-func joinGroup(ctx context.Context, c *client.Client, group string, topics []string) error {
-	var member struct {
-		ID string `json:"member_id"`
+// consumeGroup reads as a member. What is committed was written to standard output.
+func (a *app) consumeGroup(ctx context.Context, c *client.Client, o *client.ConsumeOptions, group, output string) error {
+	out := bufio.NewWriterSize(a.out, 64<<10)
+	g := client.GroupOptions{
+		Group: group, Topics: o.Topics, From: o.From, Follow: o.Follow, Max: o.Max,
+		Warn: func(text string) { fmt.Fprintln(a.errOut, "tidewire:", text) },
 	}
-	in := map[string]any{"topics": topics}
-	if err := c.Call(ctx, client.Request{Method: http.MethodPost, Path: client.Path("v1", "groups", group, "members"), Body: in}, &member); err != nil {
-		return err
+	n, err := c.ConsumeGroup(ctx, g, client.Printer(out, output), out.Flush)
+	if o.Follow && errors.Is(err, context.Canceled) {
+		err = nil // an interrupt is how following ends
 	}
-	leave := client.Path("v1", "groups", group, "members", member.ID)
-	return errors.Join(errGroupClient, c.Call(ctx, client.Request{Method: http.MethodDelete, Path: leave}, nil))
+	if a.onTerminal {
+		fmt.Fprintf(a.errOut, "%d records\n", n)
+	}
+	return err
 }
 
 func (a *app) consume(ctx context.Context, c *client.Client, o client.ConsumeOptions, output string) error {

@@ -11,7 +11,7 @@ import (
 func unbuiltCommands() []*cobra.Command {
 	var out []*cobra.Command
 	for _, u := range []struct{ name, what string }{
-		{"group", "consumer groups"}, {"transaction", "transactions"}, {"reassignment", "moving partitions between brokers"},
+		{"transaction", "transactions"}, {"reassignment", "moving partitions between brokers"},
 		{"election", "electing leaders"}, {"backup", "backups"},
 	} {
 		out = append(out, &cobra.Command{

@@ -1,8 +1,8 @@
-// Package tour runs the five-minute tour of the README against a real node, word
-// for word, so that what the README shows is what happens.
+// Package tour runs the five-minute tour of the README, and the page about consuming,
+// against a real node, word for word, so that what they show is what happens.
 //
-// The blocks marked sh below the tour's heading run in one bash, in the order in
-// which they stand. A block marked text right after one is what it prints: "…"
+// The blocks marked sh below the heading run in one bash, in the order in which they stand,
+// and those marked js and python as programs that it starts. A block marked text right after one is what it prints: "…"
 // stands for anything within a line, and a line of its own for any lines.
 package tour
 
@@ -92,8 +92,8 @@ func (r *reader) close() error {
 		return nil
 	}
 	switch language {
-	case "sh":
-		r.steps = append(r.steps, step{line: r.start + 1, commands: r.body.String()})
+	case "sh", "js", "python":
+		r.steps = append(r.steps, step{line: r.start + 1, commands: programs[language].wrap(r.body.String())})
 		r.adjacent = true
 	case "text":
 		if !r.adjacent {
@@ -104,6 +104,19 @@ func (r *reader) close() error {
 		r.adjacent = false
 	}
 	return nil
+}
+
+// program runs the text of a block; "": the shell does.
+type program string
+
+var programs = map[string]program{"js": "node --input-type=module -", "python": "python3 -"}
+
+// wrap makes a command of a program's text.
+func (p program) wrap(text string) string {
+	if p == "" {
+		return text
+	}
+	return string(p) + " <<'END OF THE PROGRAM'\n" + text + "END OF THE PROGRAM\n"
 }
 
 // level of a heading, 0 for other lines.

@@ -23,8 +23,24 @@ const (
 
 func TestTheTourInTheREADMERuns(t *testing.T) {
 	t.Parallel()
+	runPage(t, "README.md", heading)
+}
+
+func TestThePageAboutConsumingRuns(t *testing.T) {
+	t.Parallel()
+	for _, program := range []string{"node", "python3"} {
+		if _, err := exec.LookPath(program); err != nil && os.Getenv("CI") == "" {
+			t.Skip("needs " + program)
+		}
+	}
+	runPage(t, filepath.Join("docs", "consuming.md"), "# Consuming")
+}
+
+// runPage runs what a page shows below a heading, and compares what it prints.
+func runPage(t *testing.T, page, heading string) {
+	t.Helper()
 	binary := nodeproc.Binary(t)
-	text, err := os.Open(filepath.Join("..", "..", "README.md"))
+	text, err := os.Open(filepath.Join("..", "..", page))
 	require.NoError(t, err)
 	defer text.Close()
 	steps, err := readSteps(text, heading)
@@ -46,11 +62,11 @@ func TestTheTourInTheREADMERuns(t *testing.T) {
 	outputs := split(printed.String(), mark)
 	for i, output := range outputs {
 		if i < len(steps) && !steps[i].matches(output) {
-			t.Errorf("README.md:%d prints something else than the text below it\n--- commands\n%s--- wanted\n%s--- printed\n%s", steps[i].line, steps[i].commands, steps[i].output, output)
+			t.Errorf("%s:%d prints something else than the text below it\n--- commands\n%s--- wanted\n%s--- printed\n%s", page, steps[i].line, steps[i].commands, steps[i].output, output)
 		}
 	}
-	require.NoErrorf(t, err, "step %d of %d failed (README.md:%d)\n--- standard error\n%s\n--- standard output\n%s",
-		len(outputs), len(steps), steps[max(len(outputs), 1)-1].line, complaints.String(), printed.String())
+	require.NoErrorf(t, err, "step %d of %d failed (%s:%d)\n--- standard error\n%s\n--- standard output\n%s",
+		len(outputs), len(steps), page, steps[max(len(outputs), 1)-1].line, complaints.String(), printed.String())
 	require.Len(t, outputs, len(steps))
 }
 

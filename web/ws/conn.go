@@ -50,6 +50,7 @@ type pacedConn struct {
 	raw       syscall.RawConn // nil: all writes may wait
 	stuck     atomic.Bool
 	last      atomic.Pointer[time.Time] // no write may last longer, where set
+	between   func()                    // called between the pieces of a long write, by its goroutine; nil: nothing is
 }
 
 // Write writes what the kernel takes at once, and the rest in pieces, each with its own
@@ -72,6 +73,9 @@ func (c *pacedConn) Write(b []byte) (int, error) {
 		}
 		if err != nil {
 			return total, err
+		}
+		if c.between != nil {
+			c.between()
 		}
 		if total == len(b) {
 			return total, c.allow(time.Time{}) // or the next write could not go at once
@@ -148,13 +152,13 @@ const (
 	closeNotAllowed = 4403
 	closeUnknown    = 4404
 	closeSlow       = 4408
-	closeFenced     = 4409
+	closeFenced     = 4409 // the membership is over
 	closeLimit      = 4429
 )
 
 // closeCode tells which close code follows an error frame without id.
 func closeCode(e *model.Error) int {
-	if e.Code == model.Fenced {
+	if e.Code == model.Fenced || e.Code == model.MemberExpired {
 		return closeFenced
 	}
 	switch status := model.Row(e.Code).Status; {

@@ -22,7 +22,7 @@ const (
 // clientFrame is one frame as the reader hands it to the session.
 type clientFrame struct {
 	id  json.RawMessage // a JSON string or number, nil where the frame has none
-	cmd any             // *produceCmd, *subscription, creditCmd, pauseCmd, seekCmd, unsubscribeCmd, authCmd
+	cmd any             // *produceCmd, *subscription, creditCmd, pauseCmd, seekCmd, commitCmd, releasedCmd, unsubscribeCmd, authCmd
 	err error           // the frame cannot be followed
 }
 
@@ -43,27 +43,6 @@ type (
 	unsubscribeCmd struct{}
 	authCmd        struct{ token string }
 )
-
-// unbuilt lists what the contract documents and this version does not have. Using any
-// of it answers not-implemented instead of being ignored. A row without a field is an op.
-var unbuilt = []struct{ op, field string }{
-	{"subscribe", "group"},
-	{"subscribe", "auto_commit"},
-	{"subscribe", "auto_commit_interval_ms"},
-	{"subscribe", "assignor"},
-	{"subscribe", "instance_id"},
-	{"subscribe", "member_id"},
-	{"subscribe", "auto_offset_reset"},
-	{"subscribe", "session_timeout_ms"},
-	{"commit", ""},
-	{"released", ""},
-}
-
-func notBuilt(pointer, what string) error {
-	e := model.Errorf(model.NotImplemented, "%s is not built yet", what)
-	e.Fields = []model.FieldError{{Pointer: pointer, Detail: e.Detail}}
-	return e
-}
 
 // decodeFrame reads a client's frame strictly: what is not one JSON object in UTF-8 is
 // malformed-body; an op or member that is unknown, double, missing or of another type
@@ -106,11 +85,6 @@ func checkID(raw json.RawMessage) error {
 }
 
 func decodeOp(op string, list []member) (any, error) {
-	for _, row := range unbuilt {
-		if row.op == op && row.field == "" {
-			return nil, notBuilt("/op", "the op "+op)
-		}
-	}
 	switch op {
 	case "subscribe":
 		return decodeSubscription("/", list)
@@ -124,6 +98,14 @@ func decodeOp(op string, list []member) (any, error) {
 	case "seek":
 		var c seekCmd
 		err := decodeFields("/", list, []field{{"partitions", true, into(&c.partitions, listOf(onePosition))}})
+		return c, err
+	case "commit":
+		var c commitCmd
+		err := decodeFields("/", list, []field{{"offsets", true, into(&c.offsets, listOf(oneOffset))}})
+		return c, err
+	case "released":
+		var c releasedCmd
+		err := decodeFields("/", list, []field{{"partitions", true, into(&c.partitions, listOf(onePartition))}})
 		return c, err
 	case "unsubscribe":
 		return unsubscribeCmd{}, decodeFields("/", list, nil)
@@ -283,12 +265,10 @@ func listOf[T any](read func(at string, raw json.RawMessage) (T, error)) func(at
 	}
 }
 
-// namedPartition reads an object that names a partition, and maybe a next offset.
-func namedPartition(at string, raw json.RawMessage, next *field) (Partition, error) {
-	var p Partition
-	var n int64
+// object splits an object within a frame.
+func object(at string, raw json.RawMessage) ([]member, error) {
 	if raw[0] != '{' {
-		return p, model.Invalid(at, "an object is expected, not %s", short(string(raw)))
+		return nil, model.Invalid(at, "an object is expected, not %s", short(string(raw)))
 	}
 	list, err := members(raw)
 	if err != nil {
@@ -296,7 +276,18 @@ func namedPartition(at string, raw json.RawMessage, next *field) (Partition, err
 		for i := range e.Fields {
 			e.Fields[i].Pointer = at + e.Fields[i].Pointer
 		}
-		return p, e
+		return nil, e
+	}
+	return list, nil
+}
+
+// namedPartition reads an object that names a partition, and maybe a next offset.
+func namedPartition(at string, raw json.RawMessage, next *field) (Partition, error) {
+	var p Partition
+	var n int64
+	list, err := object(at, raw)
+	if err != nil {
+		return p, err
 	}
 	fields := []field{{"topic", true, into(&p.Topic, topicName)}, {"partition", true, into(&n, whole(0, 1<<31-1))}}
 	if next != nil {

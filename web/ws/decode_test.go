@@ -30,7 +30,7 @@ func TestFramesOfEveryOpDecode(t *testing.T) {
 		`{"op":"subscribe","partitions":[{"topic":"t","partition":0,"next_offset":9},{"topic":"t","partition":1}],"from":12,"credit":0,
 			"max_records":10000,"encoding":"text","isolation":"read_uncommitted","topics":null,"group":null}`: &subscription{
 			partitions: []start{{Partition{"t", 0}, &next}, {Partition{"t", 1}, nil}}, starts: map[Partition]*int64{{"t", 0}: &next, {"t", 1}: nil},
-			from: broker.Position{Kind: broker.AtTime, Value: 12}, fromText: "12", credit: &credit, maxRecords: 10_000,
+			from: broker.Position{Kind: broker.AtTime, Value: 12}, fromText: "12", fromGiven: true, credit: &credit, maxRecords: 10_000,
 			encoding: recordjson.Text, isolation: broker.ReadUncommitted,
 		},
 	} {
@@ -89,6 +89,35 @@ func TestWhatIsWrongInAFrameIsPointedAt(t *testing.T) {
 		`{"op":"subscribe","topics":["t"],"max_records":10001}`: "/max_records",
 		`{"op":"subscribe","topics":["t"],"encoding":"utf-8"}`:  "/encoding",
 		`{"op":"subscribe","topics":["t"],"isolation":"none"}`:  "/isolation",
+		`{"op":"subscribe","topics":["t"],"from":"none"}`:       "/from",
+		`{"op":"subscribe","group":"g"}`:                        "/topics",
+		`{"op":"subscribe","topics":["t"],"group":""}`:          "/group",
+		`{"op":"subscribe","topics":["t"],"group":".."}`:        "/group",
+		`{"op":"subscribe","topics":["t"],"group":"a\u0000b"}`:  "/group",
+		`{"op":"subscribe","topics":["t"],"group":5}`:           "/group",
+		`{"op":"subscribe","topics":["a/b"],"group":"g"}`:       "/topics/0",
+		`{"op":"subscribe","topics":["t","t"],"group":"g"}`:     "/topics/1",
+		`{"op":"subscribe","topics":["t"],"auto_commit":true}`:  "/auto_commit",
+		`{"op":"subscribe","topics":["t"],"member_id":"m"}`:     "/member_id",
+
+		`{"op":"subscribe","topics":["t"],"group":"g","assignor":"best"}`:                            "/assignor",
+		`{"op":"subscribe","topics":["t"],"group":"g","session_timeout_ms":999}`:                     "/session_timeout_ms",
+		`{"op":"subscribe","topics":["t"],"group":"g","session_timeout_ms":1800001}`:                 "/session_timeout_ms",
+		`{"op":"subscribe","topics":["t"],"group":"g","auto_commit":1}`:                              "/auto_commit",
+		`{"op":"subscribe","topics":["t"],"group":"g","auto_commit_interval_ms":99}`:                 "/auto_commit_interval_ms",
+		`{"op":"subscribe","topics":["t"],"group":"g","auto_offset_reset":"1700000000000"}`:          "/auto_offset_reset",
+		`{"op":"subscribe","topics":["t"],"group":"g","auto_offset_reset":"latest","from":"latest"}`: "/auto_offset_reset",
+		`{"op":"subscribe","topics":["t"],"group":"g","partitions":[{"topic":"t","partition":0}]}`:   "/partitions",
+		`{"op":"subscribe","topics":["t"],"group":"g","instance_id":"."}`:                            "/instance_id",
+		`{"op":"subscribe","topics":["t"],"group":"g","member_id":"m","take_over":true}`:             "/take_over",
+		`{"op":"commit"}`: "/offsets",
+		`{"op":"commit","offsets":[{"topic":"t","partition":0}]}`:                                                  "/offsets/0/next_offset",
+		`{"op":"commit","offsets":[{"topic":"t","partition":0,"next_offset":-1}]}`:                                 "/offsets/0/next_offset",
+		`{"op":"commit","offsets":[{"topic":"t","partition":0,"next_offset":1,"metadata":1}]}`:                     "/offsets/0/metadata",
+		`{"op":"commit","offsets":[5]}`:                                                                            "/offsets/0",
+		`{"op":"commit","cursor":"x"}`:                                                                             "/cursor",
+		`{"op":"released"}`:                                                                                        "/partitions",
+		`{"op":"released","partitions":[{"topic":"t","partition":0,"next_offset":1}]}`:                             "/partitions/0/next_offset",
 		`{"op":"subscribe","topics":["t"],"partitions":[{"topic":"t","partition":0},{"topic":"t","partition":0}]}`: "/partitions/1",
 	} {
 		f := decodeFrame([]byte(text))
@@ -104,7 +133,7 @@ func TestTheIDIsKnownWhateverElseIsWrong(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{
 		`{"id":"x"}`, `{"op":"nope","id":"x"}`, `{"op":"credit","records":"a","id":"x"}`, `{"op":"credit","op":"credit","id":"x"}`,
-		`{"op":"commit","id":"x"}`, `{"id":"x","op":"subscribe","topics":["t"],"group":"g"}`, `{"id":"x","nope":{"a":[{}]},"op":"unsubscribe"}`,
+		`{"op":"commit","id":"x"}`, `{"id":"x","op":"subscribe","topics":["t"],"group":"."}`, `{"id":"x","nope":{"a":[{}]},"op":"unsubscribe"}`,
 	} {
 		f := decodeFrame([]byte(text))
 		require.Error(t, f.err, text)

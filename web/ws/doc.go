@@ -1,5 +1,5 @@
-// Package ws is the WebSocket door: GET /v1/ws/consume as a reader without a group, and
-// GET /v1/ws/produce (api.md §4). It decodes frames, calls the broker and encodes what
+// Package ws is the WebSocket door: GET /v1/ws/consume as a reader or as a member of a group,
+// and GET /v1/ws/produce (api.md §4). It decodes frames, calls the broker and encodes what
 // comes; rights are looked at in the broker, on every read and with every produce frame.
 //
 // # State, goroutines, memory
@@ -23,6 +23,26 @@
 // no text; "ws/write" answers in order and takes no further frame while a client does not
 // read its answers. What frames hold counts in the node's budget (internal/inflight).
 //
+// # Members of groups
+//
+// With group a socket is a member (groupMember). Its group decides what it has; the session
+// asks it for that in a round, when a coordinator.Watch has called, and reads what it was given
+// as any socket reads: positions, credit, search, shared text and fairness are those of readers.
+// A membership costs no goroutine, and a heartbeat each third of the session timeout. That is
+// made only while the client shows that it is there: with it goes a ping, unless pings come as
+// often anyhow, and a client that was silent for two thirds of the session timeout keeps
+// nothing alive. While a client takes a long frame piece by piece, that is a sign of life too.
+//
+// A partition that is being revoked yields nothing more once the session has noticed, and is
+// not given away before the client was told: revoked follows its last record, and the grace of
+// 5 s began when the round named it. With auto_commit what was written is committed before
+// revoked and released behind it, since nothing is left to be done. Positions go to the
+// coordinator as cursors, so that a commit never covers what was not written, and never goes
+// back; a commit frame may.
+//
+// A member leaves when its client closes with a close frame, unsubscribes, or may not read any
+// more; by all other ends its session goes on, and a socket with member_id resumes it.
+//
 // # Start and stop
 //
 // New starts nothing. Shutdown ends all sockets with end {reason: "node-stopping"} and
@@ -30,6 +50,19 @@
 //
 // # Choices that the contract leaves open
 //
+//   - A membership that is over (fenced, by another connection of the member or an instance
+//     that took over; member-expired) closes with 4409. That includes a poll of the member over
+//     HTTP. A topic of a member that is deleted ends nothing: its partitions are revoked.
+//   - commit is answered by committed also without an id. released is answered where it has one.
+//   - A resumed member keeps what it joined with; another value of it in subscribe is refused.
+//     What belongs to the socket (auto_commit, credit, max_records, …) may be another.
+//   - take_over and client_id, which joining over HTTP has, are taken too. from may be none
+//     with a group; auto_offset_reset is no time, as over HTTP.
+//   - A position that is out of range is set by auto_offset_reset, and told by a further
+//     assigned. Under none the socket ends with offset-out-of-range.
+//   - pause, seek and commit of what the member does not have are not-owner. seek stores nothing.
+//   - Where the coordinator cannot do what it is asked the socket tries again for as long as
+//     the session may last, and goes on reading.
 //   - A topic in topics is read whole, partitions that are added later too (from their
 //     log start, told by a further assigned frame that names only them). A partition in
 //     partitions begins at its next_offset, or without one as from says; where its topic

@@ -65,17 +65,22 @@ type ClientFrames struct {
 	Pause       PartitionsFrame  `json:"pause"`
 	Resume      PartitionsFrame  `json:"resume"`
 	Seek        SeekFrame        `json:"seek"`
+	Commit      CommitFrame      `json:"commit"`
+	Released    PartitionsFrame  `json:"released"`
 	Unsubscribe UnsubscribeFrame `json:"unsubscribe"`
 	Auth        AuthFrame        `json:"auth"`
 }
 
 // ServerFrames are what the server sends, by their op. Those in the past participle
-// answer a client's frame; pause, resume, seek, credit and unsubscribe are answered only
-// where the frame had an id.
+// answer a client's frame; pause, resume, seek, credit, released and unsubscribe are answered
+// only where the frame had an id. revoked answers nothing.
 type ServerFrames struct {
 	Subscribed    SubscribedFrame    `json:"subscribed"`
 	Assigned      AssignedFrame      `json:"assigned"`
 	Records       RecordsFrame       `json:"records"`
+	Revoked       RevokedFrame       `json:"revoked"`
+	Committed     CommittedFrame     `json:"committed"`
+	Released      PartitionsAnswer   `json:"released"`
 	Credited      CreditedFrame      `json:"credited"`
 	Paused        PartitionsAnswer   `json:"paused"`
 	Resumed       PartitionsAnswer   `json:"resumed"`
@@ -88,13 +93,13 @@ type ServerFrames struct {
 }
 
 // SubscribeFrame begins reading: the topics whole, and of topics that are named only in
-// partitions those partitions.
+// partitions those partitions; with group as a member, to whom the group gives partitions.
 type SubscribeFrame struct {
 	Op         string          `json:"op" binding:"required" enums:"subscribe"`
 	ID         any             `json:"id"` // a string or number, repeated in the answer
 	Topics     []string        `json:"topics"`
 	Partitions []StartPosition `json:"partitions"`
-	From       any             `json:"from"`                                                  // earliest, latest (default) or a time in milliseconds
+	From       any             `json:"from"`                                                  // earliest, latest (default) or a time in milliseconds; with group it is auto_offset_reset
 	Credit     int64           `json:"credit" extensions:"x-nullable" minimum:"0"`            // absent: bounded by the server alone
 	MaxRecords int64           `json:"max_records" minimum:"1" maximum:"10000" default:"500"` // in one frame
 	Encoding   string          `json:"encoding" enums:"auto,json,text,base64" default:"auto"`
@@ -103,6 +108,8 @@ type SubscribeFrame struct {
 	Q            string   `json:"q" maxLength:"4096"`                          // records that contain this text, byte for byte
 	QIn          []string `json:"q_in" enums:"key,value,headers"`              // where; all of them unless given
 	PreviewBytes int64    `json:"preview_bytes" minimum:"0" maximum:"1048576"` // cut keys, values and header values to so many bytes
+
+	MembershipFields
 }
 
 // StartPosition says where to begin in a partition; without next_offset as from says.
@@ -119,9 +126,9 @@ type CreditFrame struct {
 	Records int64  `json:"records" binding:"required" minimum:"1"`
 }
 
-// PartitionsFrame pauses or resumes assigned partitions.
+// PartitionsFrame pauses or resumes assigned partitions, or gives up those that were revoked.
 type PartitionsFrame struct {
-	Op         string      `json:"op" binding:"required" enums:"pause,resume"`
+	Op         string      `json:"op" binding:"required" enums:"pause,resume,released"`
 	ID         any         `json:"id"`
 	Partitions []Partition `json:"partitions" binding:"required"`
 }
@@ -169,8 +176,6 @@ type AnswerFrame struct {
 // members of groups are null.
 type SubscribedFrame struct {
 	AnswerFrame
-	MemberID   *string  `json:"member_id" extensions:"x-nullable"`
-	Group      *string  `json:"group" extensions:"x-nullable"`
 	Topics     []string `json:"topics"`
 	From       string   `json:"from" example:"latest"`
 	Credit     *int64   `json:"credit" extensions:"x-nullable"`
@@ -181,10 +186,13 @@ type SubscribedFrame struct {
 	Q            *string  `json:"q" extensions:"x-nullable"`
 	QIn          []string `json:"q_in"` // empty without q
 	PreviewBytes *int64   `json:"preview_bytes" extensions:"x-nullable"`
+
+	MembershipValues
 }
 
 // AssignedFrame names partitions that are read from now on, and from where: after
-// subscribed all of them, later those that were added to a topic.
+// subscribed all of them, later those that were added to a topic or given to the member, or
+// whose position was out of range and is by auto_offset_reset another now.
 type AssignedFrame struct {
 	Op         string     `json:"op" enums:"assigned"`
 	Partitions []Position `json:"partitions"`
@@ -202,7 +210,7 @@ type CreditedFrame struct {
 	Credit int64 `json:"credit"`
 }
 
-// PartitionsAnswer answers pause and resume.
+// PartitionsAnswer answers pause, resume and released.
 type PartitionsAnswer struct {
 	AnswerFrame
 	Partitions []Partition `json:"partitions"`

@@ -14,6 +14,7 @@ import (
 	"tidewire/api/problem"
 	"tidewire/auth"
 	"tidewire/broker"
+	"tidewire/broker/coordinator"
 	"tidewire/internal/inflight"
 	"tidewire/internal/lifecycle"
 	"tidewire/internal/model"
@@ -36,6 +37,7 @@ type Tokens interface {
 // Config is what a Handler is made of. Broker, Tokens and Group are required.
 type Config struct {
 	Broker *broker.Broker
+	Groups *coordinator.Coordinator // nil: there are none, and group answers not-implemented
 	Tokens Tokens
 	Group  *lifecycle.Group // owns the sockets' goroutines
 	Logger *slog.Logger     // nil: discards
@@ -50,6 +52,7 @@ type Config struct {
 // Handler serves the WebSocket endpoints. It is safe for concurrent use.
 type Handler struct {
 	broker     *broker.Broker
+	groups     *coordinator.Coordinator
 	tokens     Tokens
 	group      *lifecycle.Group
 	logger     *slog.Logger
@@ -88,7 +91,7 @@ var protocolTimes = timing{
 // New returns a handler without sockets.
 func New(c Config) *Handler {
 	h := &Handler{
-		broker: c.Broker, tokens: c.Tokens, group: c.Group, logger: c.Logger, now: c.Now,
+		broker: c.Broker, groups: c.Groups, tokens: c.Tokens, group: c.Group, logger: c.Logger, now: c.Now,
 		origins: c.AllowedOrigins, maxSockets: c.MaxSockets, budget: c.Inflight, times: protocolTimes,
 		stopping: make(chan struct{}), shared: newChunks(), sockets: map[*session]struct{}{}, idle: make(chan struct{}),
 	}
@@ -115,18 +118,28 @@ func New(c Config) *Handler {
 //
 // Where it returns an error nothing was answered yet, and the error is to be answered
 // over plain HTTP: unauthenticated, token-expired, forbidden, unknown-topic,
-// unknown-partition, offset-out-of-range, invalid-argument, rate-limited, not-implemented
-// or leader-unavailable. Otherwise the connection is taken over and Consume returns at
+// unknown-partition, offset-out-of-range, invalid-argument, rate-limited, leader-unavailable,
+// and with group what joining or resuming answers. Otherwise the connection is taken over and Consume returns at
 // once; the socket lives on in goroutines of the Group, and the caller's credential is
 // verified again for as long as it is open.
 //
 //	@ID				consume
 //	@Summary		Read topics over a WebSocket
-//	@Description	JSON text frames, subprotocol tidewire.v1.json. Subscribe with a frame or with query parameters, not both. Frames are described in x-websocket-frames. Members of groups and commits are not built yet and answer an error frame with not-implemented.
+//	@Description	JSON text frames, subprotocol tidewire.v1.json. Subscribe with a frame or with query parameters, not both. Frames are described in x-websocket-frames. With group the socket is a member: the group gives it partitions, takes them from it, and stores what it commits. A clean close leaves the group; after a cut one a new socket may go on with member_id until the session timeout has passed. Without group only topics, partitions, from, credit, max_records, encoding, isolation, q, q_in and preview_bytes may be given.
 //	@Tags			WebSocket
 //	@Param			topics		query	string	false	"topics to read whole, separated by commas"
 //	@Param			partitions	query	string	false	"JSON array of {topic, partition, next_offset}: where to begin, and partitions of topics that are not in topics"
-//	@Param			from		query	string	false	"where to begin: earliest, latest or a time in milliseconds"	default(latest)
+//	@Param			from		query	string	false	"where to begin: earliest, latest or a time in milliseconds; with group also none, and it is auto_offset_reset"	default(latest)
+//	@Param			group		query	string	false	"read as a member of this consumer group"
+//	@Param			member_id	query	string	false	"the membership that goes on; its earlier socket ends"
+//	@Param			instance_id	query	string	false	"a name of the member's own, under which it comes back"
+//	@Param			take_over	query	bool	false	"end a live member of the same instance_id"	default(false)
+//	@Param			client_id	query	string	false	"for people"
+//	@Param			assignor	query	string	false	"who gets which partition; the group's unless given"	Enums(range, roundrobin, sticky)
+//	@Param			session_timeout_ms	query	int	false	"how long the member lives without its client"	minimum(1000)	maximum(1800000)	default(10000)
+//	@Param			auto_offset_reset	query	string	false	"where to begin without a committed offset; from says the same"	Enums(earliest, latest, none)	default(latest)
+//	@Param			auto_commit	query	bool	false	"commit what was written to the socket"	default(false)
+//	@Param			auto_commit_interval_ms	query	int	false	"between two commits"	minimum(100)	maximum(3600000)	default(5000)
 //	@Param			credit		query	int		false	"send no more records than this, until credit frames grant more"	minimum(0)
 //	@Param			max_records	query	int		false	"most records in one frame"	minimum(1)	maximum(10000)	default(500)
 //	@Param			encoding	query	string	false	"how values are given"	Enums(auto, json, text, base64)	default(auto)
@@ -137,7 +150,7 @@ func New(c Config) *Handler {
 //	@Param			preview_bytes	query	int	false	"cut each key, value and header value to so many bytes"	minimum(0)	maximum(1048576)
 //	@Success		101			{object}	ConsumeFrames	"frames follow"
 //	@Router			/v1/ws/consume [get]
-//	@x-errors		["unknown-topic","unknown-partition","offset-out-of-range","rate-limited","not-implemented","leader-unavailable"]
+//	@x-errors		["unknown-topic","unknown-partition","offset-out-of-range","unknown-member","member-expired","fenced","conflict","rate-limited","leader-unavailable","commit-unknown","storage-full"]
 func (h *Handler) Consume(w http.ResponseWriter, r *http.Request, caller broker.Caller) error {
 	if err := checkHandshake(r); err != nil {
 		return err

@@ -32,7 +32,9 @@ func TestHandshakeFailuresArePlainHTTP(t *testing.T) {
 			"topics=t&partitions=" + `[{"topic":"t","partition":0,"next_offset":2}]`: {http.StatusRequestedRangeNotSatisfiable, model.OffsetOutOfRange},
 			"topics=t&from=-1":             {http.StatusUnprocessableEntity, model.InvalidArgument},
 			"topics=secret&what=1":         {http.StatusUnprocessableEntity, model.InvalidArgument},
-			"topics=secret&group=g&what=1": {http.StatusNotImplemented, model.NotImplemented},
+			"topics=secret&group=g&what=1": {http.StatusUnprocessableEntity, model.InvalidArgument},
+			"topics=t&group=g":             {http.StatusForbidden, model.Forbidden},
+			"topics=t&group=.":             {http.StatusUnprocessableEntity, model.InvalidArgument},
 		} {
 			_, resp, err := n.handshake(dialOptions{user: alice, query: query})
 			require.Error(t, err, query)

@@ -23,6 +23,7 @@ import (
 	"tidewire/api/problem"
 	"tidewire/auth"
 	"tidewire/broker"
+	"tidewire/broker/coordinator"
 	"tidewire/cluster/metadata"
 	"tidewire/internal/fsx"
 	"tidewire/internal/lifecycle"
@@ -86,6 +87,7 @@ type node struct {
 	quorum  *quorum
 	auth    *auth.Auth
 	broker  *broker.Broker
+	groups  *coordinator.Coordinator
 	handler *Handler
 	group   *lifecycle.Group
 	listen  net.Listener
@@ -189,10 +191,12 @@ func newNode(t testing.TB, l net.Listener, dial func() (net.Conn, error)) *node 
 	n.broker = broker.New(broker.Config{
 		NodeID: 1, Metadata: n.quorum, Authorizer: n.auth.Authorizer, Store: store, Logger: logger, Group: brokerGroup, Now: time.Now,
 	})
+	n.groups = coordinator.New(coordinator.Config{NodeID: 1, Broker: n.broker, Metadata: n.quorum, Logger: logger, Group: brokerGroup, Now: time.Now})
 	n.broker.Start()
+	n.groups.Start()
 	n.group = lifecycle.New(context.Background())
 	n.handler = New(Config{
-		Broker: n.broker, Tokens: n.auth.Tokens, Group: n.group, Logger: logger, Now: time.Now,
+		Broker: n.broker, Groups: n.groups, Tokens: n.auth.Tokens, Group: n.group, Logger: logger, Now: time.Now,
 		AllowedOrigins: func(r *http.Request) bool { return n.origin != "" && r.Header.Get("Origin") == n.origin },
 	})
 	n.addUser(root, true)
@@ -211,8 +215,10 @@ func newNode(t testing.TB, l net.Listener, dial func() (net.Conn, error)) *node 
 		require.NoError(t, server.Close())
 		require.NoError(t, httpGroup.Stop(5*time.Second))
 		n.broker.Drain()
+		n.groups.Drain()
 		require.NoError(t, n.group.Stop(5*time.Second))
 		require.NoError(t, brokerGroup.Stop(5*time.Second))
+		n.groups.Stop()
 		n.broker.Stop()
 		require.NoError(t, store.Close())
 		require.NoError(t, storeGroup.Stop(5*time.Second))

@@ -164,3 +164,9 @@ func appendWarning(b []byte, w string) []byte {
 	}
 	return recordjson.AppendString(b, w)
 }
+
+func notBuilt(pointer, what string) error {
+	e := model.Errorf(model.NotImplemented, "%s is not built yet", what)
+	e.Fields = []model.FieldError{{Pointer: pointer, Detail: e.Detail}}
+	return e
+}

@@ -9,6 +9,7 @@ import (
 
 	"tidewire/api/recordjson"
 	"tidewire/broker"
+	"tidewire/broker/group"
 	"tidewire/internal/model"
 	"tidewire/storage/record"
 )
@@ -23,9 +24,11 @@ type reader struct {
 	topics []*readTopic
 	parts  []*readPartition // in the order in which they were assigned
 	byName map[Partition]*readPartition
-	turn   int   // index of the partition that the next frame begins with
-	credit int64 // records that may still be sent, where want.credit is set
-	more   bool  // a search has not come to the end of what is there
+	turn   int            // index of the partition that the next frame begins with
+	credit int64          // records that may still be sent, where want.credit is set
+	more   bool           // a search has not come to the end of what is there
+	failed *readPartition // that could not be read, and ended the frame
+	member *groupMember   // nil: the socket reads without a group
 
 	shared *chunks // nil: what is read is of no use for others
 	id     uint64  // of the socket, among those that share
@@ -42,11 +45,17 @@ type readPartition struct {
 	name   Partition
 	next   model.Offset
 	paused bool
+
+	held    group.Held // the grant of a member
+	stalled bool       // it could not be read; the member's next round looks into it
 }
 
 // subscribe follows the topics and resolves where to begin; after an error nothing is
 // followed.
 func (s *session) subscribe(ctx context.Context, want *subscription) error {
+	if want.wanted.group != "" {
+		return s.join(ctx, want)
+	}
 	r, err := newReader(ctx, s.stream, want)
 	if err != nil {
 		s.stream.Unfollow()
@@ -179,10 +188,15 @@ func (s *session) deliver(ctx context.Context) (more bool, _ *ending) {
 		if end := s.sendFrame(f.b); end != nil {
 			return true, end
 		}
+		if r.member != nil {
+			r.member.written()
+		}
 	}
 	switch {
 	case readErr == nil:
 		return more, nil
+	case r.member != nil:
+		return true, s.unread(readErr) // the others are read on
 	case model.HasCode(readErr, model.OffsetOutOfRange): // deletion has overtaken the client
 		return true, s.failedWith(model.AsError(readErr), closeSlow)
 	}
@@ -207,10 +221,11 @@ func (r *reader) collect(ctx context.Context, f *filling) error {
 		at := r.turn % len(r.parts)
 		r.turn = (at + 1) % len(r.parts)
 		p := r.parts[at]
-		if p.paused {
+		if p.paused || p.stalled {
 			continue
 		}
 		if err := r.fill(ctx, f, p); err != nil {
+			r.failed = p
 			return ofPartition(err, p.name)
 		}
 		if f.full {
@@ -321,6 +336,9 @@ func (r *reader) subscribed(id json.RawMessage) SubscribedFrame {
 	for _, t := range r.topics {
 		f.Topics = append(f.Topics, t.topic.Name())
 	}
+	if r.member != nil {
+		r.member.describe(&f)
+	}
 	if r.want.isolation == broker.ReadUncommitted {
 		f.Isolation = "read_uncommitted"
 	}
@@ -380,6 +398,9 @@ func (r *reader) seek(id json.RawMessage, c seekCmd) (any, error) {
 func (r *reader) assigned(i int, name Partition) (*readPartition, error) {
 	if p := r.byName[name]; p != nil {
 		return p, nil
+	}
+	if r.member != nil {
+		return nil, notOwner(name)
 	}
 	return nil, model.Invalid(fmt.Sprintf("/partitions/%d", i), "partition %d of %q is not assigned to this socket", name.Partition, name.Topic)
 }

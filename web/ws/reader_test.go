@@ -24,7 +24,8 @@ func TestASubscriptionIsAnsweredWithItsEffectiveValuesAndItsPartitions(t *testin
 		n.produce("t", 1, "a", "b")
 		c := n.connect(dialOptions{})
 		c.send(`{"op":"subscribe","id":7,"topics":["t"]}`)
-		require.JSONEq(t, `{"op":"subscribed","id":7,"member_id":null,"group":null,"topics":["t"],"from":"latest","credit":null,
+		require.JSONEq(t, `{"op":"subscribed","id":7,"member_id":null,"group":null,"instance_id":null,"client_id":null,"assignor":null,
+			"session_timeout_ms":null,"auto_offset_reset":null,"auto_commit":null,"auto_commit_interval_ms":null,"topics":["t"],"from":"latest","credit":null,
 			"max_records":500,"encoding":"auto","isolation":"read_committed","q":null,"q_in":[],"preview_bytes":null}`, c.next())
 		require.JSONEq(t, `{"op":"assigned","partitions":[
 			{"topic":"t","partition":0,"next_offset":0},{"topic":"t","partition":1,"next_offset":2}]}`, c.next())
@@ -71,7 +72,8 @@ func TestQueryParametersSubscribeAsAFrameDoes(t *testing.T) {
 			"partitions": {`[{"topic":"t","partition":0,"next_offset":1}]`},
 		}
 		c := n.connect(dialOptions{query: q.Encode()})
-		require.JSONEq(t, `{"op":"subscribed","member_id":null,"group":null,"topics":["t","u"],"from":"earliest","credit":3,
+		require.JSONEq(t, `{"op":"subscribed","member_id":null,"group":null,"instance_id":null,"client_id":null,"assignor":null,
+			"session_timeout_ms":null,"auto_offset_reset":null,"auto_commit":null,"auto_commit_interval_ms":null,"topics":["t","u"],"from":"earliest","credit":3,
 			"max_records":2,"encoding":"base64","isolation":"read_uncommitted","q":null,"q_in":[],"preview_bytes":null}`, c.next())
 		require.Equal(t, []Position{{"t", 0, 1}, {"u", 0, 0}, {"u", 1, 0}}, c.want("assigned").Partitions)
 		f := c.want("records")

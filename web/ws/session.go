@@ -30,12 +30,15 @@ type session struct {
 	expires time.Time   // of the token; zero: never
 	warned  bool        // auth-expiring was sent for this token
 	slowed  *time.Timer // fires when the user's quota may let more pass
+	tended  *time.Timer // fires when there is something to do for the member
 
 	conn     *websocket.Conn
 	net      atomic.Pointer[pacedConn] // nil before the handshake
 	frames   chan clientFrame          // closed by readFrames at its end
 	readErr  error                     // why readFrames ended; written before frames is closed
 	pings    chan string               // payload of the client's newest ping
+	heard    atomic.Int64              // when the client last showed that it is there, in Unix nanoseconds
+	regroup  chan struct{}             // receives when a group has something for the member
 	leaving  chan struct{}             // closed when run no longer takes frames
 	released sync.Once
 }
@@ -45,24 +48,31 @@ type ending struct {
 	frame  []byte // the last frame, if any
 	code   int    // of the close frame; 0: none is sent
 	reason string
+	leaves bool // a member leaves its group; else its session goes on
 }
 
 func (h *Handler) newSession(caller broker.Caller, at problem.Occurrence) *session {
 	return &session{
 		h: h, stream: h.broker.NewStream(caller), user: caller.Principal.Name, at: at, expires: caller.Principal.ExpiresAt,
-		frames: make(chan clientFrame), pings: make(chan string, 1), leaving: make(chan struct{}),
+		frames: make(chan clientFrame), pings: make(chan string, 1), leaving: make(chan struct{}), regroup: make(chan struct{}, 1),
 	}
 }
 
 func (s *session) attach(conn *websocket.Conn, net *pacedConn) {
 	s.conn = conn
+	if s.reader != nil && s.reader.member != nil {
+		net.between = s.reader.member.slowly
+	}
 	s.net.Store(net)
 	select {
 	case <-s.h.stopping: // Shutdown may have looked before there was a connection
 		s.hurry()
 	default:
 	}
-	alive := func(string) error { return conn.SetReadDeadline(time.Now().Add(s.h.times.pong)) }
+	alive := func(string) error {
+		s.heard.Store(time.Now().UnixNano())
+		return conn.SetReadDeadline(time.Now().Add(s.h.times.pong))
+	}
 	_ = alive("") // a connection that has ended is told by the first read
 	conn.SetPongHandler(alive)
 	conn.SetPingHandler(func(payload string) error {
@@ -79,6 +89,7 @@ func (s *session) attach(conn *websocket.Conn, net *pacedConn) {
 // release gives back what the session holds, once.
 func (s *session) release() {
 	s.released.Do(func() {
+		s.part(s.conn == nil, false)
 		s.stream.Close()
 		s.h.remove(s)
 	})
@@ -114,6 +125,7 @@ func (s *session) readFrames(context.Context) {
 		case <-s.leaving:
 			f.drop()
 		}
+		s.heard.Store(time.Now().UnixNano())
 		// While a frame waited for run, pongs waited behind it.
 		if err := s.conn.SetReadDeadline(time.Now().Add(s.h.times.pong)); err != nil {
 			s.readErr = err
@@ -157,6 +169,7 @@ func (s *session) run(ctx context.Context) {
 func (s *session) end(how ending) {
 	defer s.release()
 	close(s.leaving)
+	s.part(how.leaves, how.leaves || how.code == closeGoingAway)
 	s.leave(how)
 }
 
@@ -168,6 +181,8 @@ func (s *session) live(ctx context.Context) ending {
 	defer token.Stop()
 	s.slowed = time.NewTimer(time.Hour)
 	defer s.slowed.Stop()
+	s.tended = time.NewTimer(time.Hour)
+	defer s.tended.Stop()
 	if s.reader != nil { // subscribed by the query
 		if end := s.announce(nil); end != nil {
 			return *end
@@ -201,6 +216,9 @@ func (s *session) advance(ctx context.Context) (sent bool, _ *ending) {
 	if end := s.takeAdded(ctx); end != nil {
 		return false, end
 	}
+	if end := s.tend(ctx); end != nil {
+		return false, end
+	}
 	if wait := s.stream.Delay(); wait > 0 {
 		s.slowed.Reset(wait)
 		return false, nil
@@ -226,6 +244,9 @@ func (s *session) await(ctx context.Context, more bool, ping, token <-chan time.
 	case <-s.stream.Changed():
 	case <-token:
 	case <-s.slowed.C:
+	case <-s.tended.C:
+	case <-s.regroup:
+		s.regrouped() // for tend, which follows
 	case <-ping:
 		return s.control(websocket.PingMessage, "")
 	case payload := <-s.pings:
@@ -264,9 +285,9 @@ func (s *session) gone() *ending {
 		return &ending{}
 	}
 	if c.Code == websocket.CloseNoStatusReceived {
-		return &ending{code: websocket.CloseNormalClosure}
+		return &ending{code: websocket.CloseNormalClosure, leaves: true}
 	}
-	return &ending{code: c.Code}
+	return &ending{code: c.Code, leaves: c.Code != websocket.CloseAbnormalClosure}
 }
 
 // failed is the end by an error that is not an answer to a frame with an id.
@@ -279,7 +300,7 @@ func (s *session) failedWith(e *model.Error, code int) *ending {
 	if code == closeInternal {
 		s.h.logger.Error("a WebSocket failed", "path", s.at.Path, "request_id", s.at.RequestID, "code", e.Code, "error", e)
 	}
-	return &ending{frame: s.problemFrame(nil, e), code: code, reason: string(e.Code)}
+	return &ending{frame: s.problemFrame(nil, e), code: code, reason: string(e.Code), leaves: e.Code == model.Forbidden}
 }
 
 func (s *session) problemFrame(id json.RawMessage, e *model.Error) []byte {
@@ -433,7 +454,14 @@ func (s *session) command(ctx context.Context, f clientFrame) *ending {
 		answer, err = s.reader.pause(f.id, c)
 	case seekCmd:
 		answer, err = s.reader.seek(f.id, c)
+	case commitCmd:
+		if answer, err = s.onCommit(ctx, f.id, c); err == nil {
+			return s.send(encodeFrame(answer)) // also without an id
+		}
+	case releasedCmd:
+		answer, err = s.onReleased(ctx, f.id, c)
 	case unsubscribeCmd:
+		s.part(true, true)
 		s.stream.Unfollow()
 		s.reader = nil
 		answer = AnswerFrame{"unsubscribed", f.id}

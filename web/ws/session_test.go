@@ -53,31 +53,6 @@ func TestWhatIsNoFrameEndsTheSocket(t *testing.T) {
 	})
 }
 
-func TestWhatIsNotBuiltAnswersNotImplemented(t *testing.T) {
-	inBubble(t, func(t *testing.T, n *node) {
-		n.topic("t", 1)
-		for _, row := range unbuilt {
-			c := n.connect(dialOptions{})
-			if row.field == "" {
-				c.send(`{"op":"%s","id":1,"partitions":[]}`, row.op)
-				require.Equal(t, "/op", c.refused("1", model.NotImplemented).Errors[0].Pointer)
-				c.send(`{"op":"%s"}`, row.op)
-				c.fails(model.NotImplemented, closeBadFrame)
-				continue
-			}
-			// Before what is wrong besides.
-			c.send(`{"op":"subscribe","id":1,"topics":5,"%s":false}`, row.field)
-			require.Equal(t, "/"+row.field, c.refused("1", model.NotImplemented).Errors[0].Pointer)
-			c.send(`{"op":"subscribe","id":1,"topics":["t"],"%s":null}`, row.field)
-			c.want("subscribed")
-
-			_, resp, err := n.handshake(dialOptions{query: "topics=t&" + row.field + "=x"})
-			require.Error(t, err)
-			require.Equal(t, http.StatusNotImplemented, resp.StatusCode, row.field)
-		}
-	})
-}
-
 // A ticket is for who authenticates the caller, before the handshake comes here.
 func TestATicketInTheQueryIsNoSubscription(t *testing.T) {
 	inBubble(t, func(t *testing.T, n *node) {

@@ -30,6 +30,8 @@ type subscription struct {
 	qIn        []string
 	search     browse.Filter // of q and qIn
 	preview    *int64        // bytes that keys and values are cut to; nil: they are not
+	fromGiven  bool
+	wanted     membership // of a group; its group is "" where there is none
 }
 
 // filter is what records have to pass; nil: all do.
@@ -73,14 +75,9 @@ func (s *subscription) startOf(name Partition) broker.Position {
 // decodeSubscription reads the members of a subscribe frame, or of a query; at is what
 // pointers begin with.
 func decodeSubscription(at string, list []member) (*subscription, error) {
-	for _, m := range list {
-		if slices.Contains(unbuilt, struct{ op, field string }{"subscribe", m.name}) && !m.isNull() {
-			return nil, notBuilt(at+m.name, m.name)
-		}
-	}
 	s := &subscription{from: broker.Position{Kind: broker.Latest}, fromText: "latest", maxRecords: 500}
 	var credit, preview int64 = -1, -1
-	err := decodeFields(at, list, append(unbuiltFields(), []field{
+	err := decodeFields(at, list, append(s.wanted.fields(), []field{
 		{"topics", false, into(&s.topics, listOf(topicName))},
 		{"partitions", false, into(&s.partitions, listOf(startPosition))},
 		{"from", false, s.decodeFrom},
@@ -105,6 +102,9 @@ func decodeSubscription(at string, list []member) (*subscription, error) {
 		return nil, err
 	}
 	if err := s.check(at); err != nil {
+		return nil, err
+	}
+	if err := s.checkMembership(at, list); err != nil {
 		return nil, err
 	}
 	return s, nil
@@ -134,19 +134,8 @@ func (s *subscription) decodeSearch(at string) error {
 	return nil
 }
 
-// unbuiltFields are known and null here, or decodeSubscription had refused them.
-func unbuiltFields() []field {
-	var out []field
-	for _, row := range unbuilt {
-		if row.op == "subscribe" {
-			out = append(out, field{row.field, false, func(string, json.RawMessage) error { return nil }})
-		}
-	}
-	return out
-}
-
 func (s *subscription) check(at string) error {
-	if len(s.topics) == 0 && len(s.partitions) == 0 {
+	if len(s.topics) == 0 && len(s.partitions) == 0 && s.wanted.memberID == "" {
 		return model.Invalid(at+"topics", "topics is required: the topics to read")
 	}
 	seen := map[string]bool{}
@@ -174,7 +163,9 @@ func (s *subscription) decodeFrom(at string, raw json.RawMessage) error {
 			return err
 		}
 	}
+	s.fromGiven = true
 	switch v {
+	case "none": // of a member: checkMembership
 	case "earliest":
 		s.from = broker.Position{Kind: broker.Earliest}
 	case "latest":
@@ -231,6 +222,17 @@ var queryForms = map[string]func(values []string) json.RawMessage{
 	"q":           quoted,
 	"q_in":        splitList,
 
+	"group":                   quoted,
+	"assignor":                quoted,
+	"instance_id":             quoted,
+	"member_id":               quoted,
+	"client_id":               quoted,
+	"take_over":               verbatim,
+	"auto_offset_reset":       quoted,
+	"session_timeout_ms":      verbatim,
+	"auto_commit":             verbatim,
+	"auto_commit_interval_ms": verbatim,
+
 	"preview_bytes": verbatim,
 }
 
@@ -257,7 +259,7 @@ func parseQuery(raw string) (*subscription, error) {
 	for _, name := range names {
 		form := queryForms[name]
 		if form == nil {
-			form = quoted // unbuilt or unknown, decodeSubscription tells
+			form = quoted // unknown, decodeSubscription tells
 		}
 		if len(query[name]) > 1 && name != "topics" {
 			return nil, model.Invalid("query:"+name, "%s is given more than once", name)

@@ -57,7 +57,8 @@ type Server struct {
 	lifetime int                          // guarded by mu: of access tokens, in seconds
 	replies  map[string]Reply             // guarded by mu: "METHOD path" → canned answer
 	stopping chan struct{}
-	breaks   []Break // guarded by mu
+	breaks   []Break    // guarded by mu
+	onCall   func(Call) // guarded by mu; nil: nothing is called
 }
 
 // Break ends a stream that follows once it gave so many records, with a last line, or by
@@ -158,6 +159,9 @@ func (s *Server) Reply(method, escapedPath string, status int, body string) {
 	s.replies[method+" "+escapedPath] = Reply{status, body}
 }
 
+// OnCall has a function told of each request before it is answered.
+func (s *Server) OnCall(tell func(Call)) { s.mu.Lock(); defer s.mu.Unlock(); s.onCall = tell }
+
 // EndSessions makes all access tokens bad, as if they had expired.
 func (s *Server) EndSessions() {
 	s.mu.Lock()
@@ -186,7 +190,11 @@ func (s *Server) noting(next http.Handler) http.Handler {
 		r.Body = io.NopCloser(&replay{body})
 		s.mu.Lock()
 		s.calls = append(s.calls, Call{r.Method, r.URL.EscapedPath(), r.URL.RawQuery, string(body)})
+		tell := s.onCall
 		s.mu.Unlock()
+		if tell != nil {
+			tell(Call{r.Method, r.URL.EscapedPath(), r.URL.RawQuery, string(body)})
+		}
 		next.ServeHTTP(w, r)
 	})
 }
