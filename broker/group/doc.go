@@ -46,7 +46,8 @@
 //   - by a poll without cursor once an answer has named it,
 //   - by Release, which sockets use,
 //   - when the grace that began with the first answer naming it has passed,
-//   - when the member leaves, expires or is fenced.
+//   - when the member leaves, expires or is fenced,
+//   - at once, where no answer has shown the grant to the member.
 //
 // Its next holder begins at the committed offset.
 //

@@ -53,6 +53,7 @@ type member struct {
 	// Not durable.
 	deadline   time.Duration // end of its session
 	told       Version       // the newest version that an answer or cursor is known to have shown it
+	shown      Version       // the newest version that an answer may have shown it: told, or of before Load
 	named      map[Partition]time.Duration
 	greeted    bool        // was answered with an assignment that is not pending
 	assignment *Assignment // of now, or nil

@@ -51,9 +51,7 @@ func (g *Group) Join(env Env, req JoinRequest) (Effects, JoinResult, error) {
 	before := g.wanted(env.Topics)
 	s.refresh(before, notFresh)
 	if req.Assignor != "" && g.info.Assignor != req.Assignor || g.info.Assignor == "" {
-		info := g.info
-		info.Assignor = assignorOf(req.Assignor)
-		s.emit(info)
+		s.assignor = assignorOf(req.Assignor)
 	}
 	if former != "" {
 		s.takeOver(former, m)

@@ -73,9 +73,12 @@ func (m *member) usable(id string, c *cursor.Cursor) *cursor.Cursor {
 	if c == nil || c.Member != cursor.Tag(id) || c.Version > m.version {
 		return nil
 	}
-	m.told = max(m.told, c.Version)
+	m.saw(c.Version)
 	return c
 }
+
+// saw notes that a version was shown to a member.
+func (m *member) saw(v Version) { m.told, m.shown = max(m.told, v), max(m.shown, v) }
 
 // releaseSeen releases what was being revoked in the answer that a cursor came with.
 func (s *step) releaseSeen(id string, c *cursor.Cursor) {
@@ -141,7 +144,7 @@ func (g *Group) Answer(env Env, id string, grace time.Duration) (*Assignment, er
 	}
 	g.touch(env, id, 0)
 	a := g.current(m)
-	m.told = max(m.told, a.Version)
+	m.saw(a.Version)
 	m.greeted = m.greeted || !a.Pending
 	g.name(env, m, grace)
 	return a, nil

@@ -17,6 +17,9 @@ type duration = time.Duration
 func (s *step) settle() {
 	g := s.g
 	info := g.info
+	if s.assignor != "" {
+		info.Assignor = s.assignor
+	}
 	if s.bump {
 		info.Epoch++
 		switch {
@@ -29,7 +32,7 @@ func (s *step) settle() {
 	if info.TargetEpoch < info.Epoch {
 		due := g.assignedAt + g.settings.AssignmentInterval
 		if !g.assigned || s.env.Mono >= due || len(g.joinedIDs()) == 0 {
-			s.assign()
+			s.assign(assignorOf(info.Assignor))
 			info.TargetEpoch, s.all = info.Epoch, true
 			g.assigned, g.assignedAt = true, s.env.Mono
 		} else {
@@ -42,7 +45,7 @@ func (s *step) settle() {
 }
 
 // assign makes the target assignment of the present members and topics.
-func (s *step) assign() {
+func (s *step) assign(name assign.Name) {
 	g := s.g
 	ids := g.joinedIDs()
 	topics, index := g.subscribedTopics(s.env.Topics)
@@ -62,7 +65,7 @@ func (s *step) assign() {
 			}
 		}
 	}
-	for i, ps := range assign.Assign(g.assignor(), in) {
+	for i, ps := range assign.Assign(name, in) {
 		target := packTarget(ps, topics)
 		if !sameTarget(g.members[ids[i]].target, target) {
 			if target == nil {
@@ -141,7 +144,7 @@ func sameTarget(a, b []TopicPartitions) bool {
 	})
 }
 
-// lead moves members towards their targets: all of them after a new assignment, else those
+// lead moves members towards their targets: all of them after a new assignment, and those
 // who wait for what was released.
 func (s *step) lead() {
 	g := s.g
@@ -149,7 +152,6 @@ func (s *step) lead() {
 		for _, id := range g.joinedIDs() {
 			s.leadMember(id)
 		}
-		return
 	}
 	var waiting []string
 	for _, p := range s.freed {
@@ -164,7 +166,8 @@ func (s *step) lead() {
 }
 
 // leadMember begins to revoke what a member has and is not to have, and grants it what it
-// is to have and nobody holds.
+// is to have and nobody holds. What no answer can have shown to it is taken back at once:
+// it has read nothing of it.
 func (s *step) leadMember(id string) {
 	g := s.g
 	m := g.members[id]
@@ -172,11 +175,17 @@ func (s *step) leadMember(id string) {
 		return
 	}
 	v, change := m.version+1, false
-	grants := unpackGrants(m.grants)
-	for i, x := range grants {
+	var grants []flatGrant
+	for _, x := range unpackGrants(m.grants) {
 		if x.Revoked == 0 && g.aims[x.Partition] != id {
-			grants[i].Revoked, change = v, true
+			change = true
+			if x.Since > m.shown {
+				s.freed = append(s.freed, x.Partition)
+				continue
+			}
+			x.Revoked = v
 		}
+		grants = append(grants, x)
 	}
 	for _, t := range m.target {
 		if _, known := g.topics[t.Topic]; !known {

@@ -3,18 +3,21 @@ package group
 import (
 	"maps"
 	"slices"
+
+	"tidewire/broker/group/assign"
 )
 
 // step is an operation under way: it applies what it decides and keeps account of it.
 type step struct {
-	g       *Group
-	env     Env
-	records []Record
-	changed map[string]bool // nil: none
-	granted []Ungrounded
-	bump    bool        // members, subscriptions or topics changed
-	freed   []Partition // released by somebody
-	all     bool        // targets changed: every member is to be led to its own
+	g        *Group
+	env      Env
+	records  []Record
+	changed  map[string]bool // nil: none
+	granted  []Ungrounded
+	assignor assign.Name // that the group is to have from now on, or ""
+	bump     bool        // members, subscriptions or topics changed
+	freed    []Partition // released by somebody
+	all      bool        // targets changed: every member is to be led to its own
 }
 
 func (g *Group) step(env Env) *step { return &step{g: g, env: env} }

@@ -28,7 +28,7 @@ func (g *Group) Load(env Env) Effects {
 			s.dropOrphan(id)
 			continue
 		}
-		m.named = nil
+		m.named, m.told, m.shown = nil, 0, m.version
 		g.touch(env, id, 0)
 	}
 	for _, x := range g.gone {

@@ -52,6 +52,9 @@ func steps() []step {
 				return false
 			}
 			s.startPoll(c, s.cursorToUse(c))
+			if c.poll != nil && s.chance(2) {
+				s.read(c)
+			}
 			return true
 		}},
 		{"read logs for a poll", 90, func(s *sim) bool {
@@ -60,6 +63,9 @@ func steps() []step {
 				return false
 			}
 			s.read(c)
+			if c.poll != nil && c.poll.read && s.chance(2) {
+				s.finishPoll(c)
+			}
 			return true
 		}},
 		{"answer a poll", 90, func(s *sim) bool {
@@ -99,7 +105,7 @@ func steps() []step {
 			s.tell("the wall clock jumps")
 			return true
 		}},
-		{"records are committed", 120, func(s *sim) bool {
+		{"records are committed", 70, func(s *sim) bool {
 			s.commitLog(s.committed + s.n(len(s.log)-s.committed+1) + s.n(2)*(len(s.log)-s.committed))
 			return true
 		}},
