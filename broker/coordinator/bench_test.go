@@ -1,7 +1,9 @@
 package coordinator
 
 import (
+	"context"
 	"fmt"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -86,4 +88,51 @@ func BenchmarkPollsWithoutRecords(b *testing.B) {
 			}
 		})
 	}
+}
+
+// BenchmarkMemoryOfAMember is what an idle member takes while its long poll waits, all in.
+func BenchmarkMemoryOfAMember(b *testing.B) {
+	n := newNode(b)
+	n.topic("t", 10)
+	const groups, each = 100, 10
+	var members []*member
+	for i := range groups {
+		for range each {
+			req := joining(fmt.Sprintf("group-%d", i), "t")
+			req.SessionTimeout = group.MaxSessionTimeout
+			members = append(members, n.join(req))
+		}
+	}
+	for _, m := range members {
+		m.poll(time.Second)
+	}
+	before := inUse()
+	ctx, cancel := context.WithCancel(b.Context())
+	var wg sync.WaitGroup
+	for _, m := range members {
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				g, err := m.try(ctx, m.request(time.Minute))
+				if err == nil {
+					m.cursor = g.Cursor
+				}
+			}
+		})
+	}
+	for n.metrics.polls.Load() < groups*each {
+		<-time.After(10 * time.Millisecond)
+	}
+	<-time.After(2 * time.Second)
+	for b.Loop() {
+		b.ReportMetric(float64(inUse()-before)/groups/each, "B/poll")
+	}
+	cancel()
+	wg.Wait()
+}
+
+func inUse() uint64 {
+	runtime.GC()
+	var s runtime.MemStats
+	runtime.ReadMemStats(&s)
+	return s.HeapInuse + s.StackInuse
 }
