@@ -94,6 +94,10 @@ func (b *Broker) delay(c Caller, kind quota.Kind) time.Duration {
 // asked again after that time.
 func (s *Stream) Delay() time.Duration { return s.b.delay(s.guard.caller, quota.Fetch) }
 
+// FetchDelay is how long a stream of reads on a caller's behalf has to wait before the next
+// one; 0: not at all. It is to be asked again after that time.
+func (b *Broker) FetchDelay(c Caller) time.Duration { return b.delay(c, quota.Fetch) }
+
 // Delay is how long the producer has to wait before it submits more; 0: not at all. It is to
 // be asked again after that time.
 func (p *Producer) Delay() time.Duration { return p.b.delay(p.guard.caller, quota.Produce) }
