@@ -188,12 +188,16 @@ func (a *actor) turnLocked() *round {
 // refuseLocked lets what is queued fail: nothing can be written, so nothing is decided.
 func (a *actor) refuseLocked(why error) {
 	a.idled = true
+	a.shard.c.timers.set(a, a.shard.c.mono()+refusedAgain) // or nobody may ever ask again
 	for _, o := range a.queue {
 		o.err = model.AsError(why).WithOutcome(model.NotApplied)
 		close(o.done)
 	}
 	a.queue = nil
 }
+
+// refusedAgain is when a group is looked at again that could not be written.
+const refusedAgain = time.Second
 
 // maxRound is how many bytes of records end a round, so that a batch stays handy.
 const maxRound = 1 << 20

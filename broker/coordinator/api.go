@@ -110,7 +110,7 @@ type PollRequest struct {
 
 	// Stream says that the poll is one round of a stream (SSE, WebSocket): it releases nothing
 	// that is being revoked, for which Release is, and Grace is how long the client has for
-	// that. The user's quota does not refuse it; see Delay.
+	// that. The user's quota does not refuse it; see broker.FetchDelay.
 	Stream bool
 	Grace  time.Duration
 	// Interrupt ends the wait as if its time were over; nil: nothing does.

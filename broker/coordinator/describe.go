@@ -173,11 +173,13 @@ func (r *ListRequest) wants(name string) bool {
 }
 
 // List gives the names of groups, ascending. It looks at what is in memory alone, and waits
-// for groups that are still being read. Errors: leader-unavailable.
+// for groups that are still being read. Errors: leader-unavailable, storage-error; the names
+// are then those of the partitions that could be read.
 func (c *Coordinator) List(ctx context.Context, req ListRequest) ([]string, error) {
+	var failed error
 	for _, s := range c.current() {
-		if err := s.await(ctx); err != nil {
-			return nil, err
+		if err := s.await(ctx); err != nil && failed == nil {
+			failed = err
 		}
 	}
 	actors := c.all()
@@ -191,7 +193,7 @@ func (c *Coordinator) List(ctx context.Context, req ListRequest) ([]string, erro
 		}
 	}
 	slices.Sort(out)
-	return out, nil
+	return out, failed
 }
 
 // exists tells whether there is anything of the group.

@@ -79,11 +79,11 @@ func TestAKilledNodeForgetsNothingThatWasAnswered(t *testing.T) {
 								return
 							}
 							answered[p].Store(next)
-							time.Sleep(time.Duration(rand.IntN(300)) * time.Microsecond)
+							pass(time.Duration(rand.IntN(300)) * time.Microsecond)
 						}
 					}()
 				}
-				time.Sleep(time.Duration(5+seed) * time.Millisecond)
+				pass(time.Duration(5+seed) * time.Millisecond)
 				var before [4]int64
 				for p := range before {
 					before[p] = answered[p].Load()
@@ -128,7 +128,7 @@ func TestLiveStateIsWhatTheLogGives(t *testing.T) {
 					case k == 3:
 						n.produce("t", rng.IntN(6), "v")
 					case k == 4:
-						time.Sleep(time.Duration(rng.IntN(4000)) * time.Millisecond)
+						pass(time.Duration(rng.IntN(4000)) * time.Millisecond)
 					case k == 5:
 						_ = members[rng.IntN(len(members))].commit(rng.IntN(6), model.Offset(rng.IntN(10)))
 					default:
@@ -179,7 +179,7 @@ func TestACompactedTopicLoadsTheSame(t *testing.T) {
 		}
 		size := n.sizeOf("g")
 		for range 20 {
-			time.Sleep(5 * time.Second)
+			pass(5 * time.Second)
 			require.NoError(t, n.Heartbeat(t.Context(), "g", m.id))
 		}
 		require.Less(t, n.sizeOf("g"), size/2, "it was compacted")
@@ -237,7 +237,7 @@ func TestACommitWhoseSyncFailsIsUnknown(t *testing.T) {
 		err := m.commit(0, 6)
 		require.Equal(t, model.Unknown, code(t, model.StorageError, err).EffectiveOutcome())
 		n.faults.SetHook(nil)
-		time.Sleep(time.Second)
+		pass(time.Second)
 		err = m.commit(0, 7)
 		require.Equal(t, model.NotApplied, code(t, model.StorageError, err).EffectiveOutcome(), "the log is latched")
 		require.True(t, n.Loaded(), "a damaged partition does not unready a node")
@@ -262,7 +262,7 @@ func TestANewLeadershipReadsItsGroupsAnew(t *testing.T) {
 		require.NoError(t, err)
 		p := m.background(m.request(time.Minute))
 		n.quorum.register(t)
-		time.Sleep(time.Second)
+		pass(time.Second)
 		after, err := n.shardOf(t.Context(), "g", false)
 		require.NoError(t, err)
 		require.Greater(t, after.epoch, before.epoch)
@@ -314,7 +314,7 @@ func TestCommitsOfMembersThatAreNoMoreChangeNothing(t *testing.T) {
 		_, err = n.CommitCursor(t.Context(), "g", m.id, m.cursor)
 		code(t, model.Fenced, err)
 		require.Equal(t, "t/0", heldOf(heir.poll(0).Assignment), "taken over without a rebalance")
-		time.Sleep(11 * time.Second)
+		pass(11 * time.Second)
 		code(t, model.MemberExpired, heir.commit(0, 7))
 		code(t, model.UnknownMember, (&member{n: n, group: "g", id: "m-nobody"}).commit(0, 8))
 		code(t, model.UnknownMember, (&member{n: n, group: "nothing", id: heir.id}).commit(0, 8))
@@ -336,12 +336,12 @@ func TestAClockThatJumpsEndsNoSession(t *testing.T) {
 		require.NoError(t, m.commit(0, 5))
 		for _, skew := range []time.Duration{time.Hour, -time.Hour, 10 * 365 * 24 * time.Hour, 0} {
 			n.skew.Store(int64(skew))
-			time.Sleep(5 * time.Second)
+			pass(5 * time.Second)
 			require.NoError(t, n.Heartbeat(t.Context(), "g", m.id))
 		}
 		require.NoError(t, n.Leave(t.Context(), "g", m.id, ""))
 		n.skew.Store(int64(30 * 24 * time.Hour))
-		time.Sleep(time.Hour)
+		pass(time.Hour)
 		require.Equal(t, model.Offset(5), n.committed("g", "t", 0), "while the clock is in doubt nothing expires")
 	})
 }
@@ -357,9 +357,9 @@ func TestOffsetsOfAnEmptyGroupExpire(t *testing.T) {
 		require.NoError(t, m.commit(0, 5))
 		require.NoError(t, n.Leave(t.Context(), "g", m.id, ""))
 		next := n.kill(1)
-		time.Sleep(25 * time.Minute)
+		pass(25 * time.Minute)
 		require.Equal(t, model.Offset(5), next.committed("g", "t", 0))
-		time.Sleep(16 * time.Minute)
+		pass(16 * time.Minute)
 		require.Equal(t, group.NoOffset, next.committed("g", "t", 0))
 		names, err := next.List(t.Context(), ListRequest{})
 		require.NoError(t, err)
@@ -423,7 +423,7 @@ func TestACallThatRunsOutOfTimeSaysWhatMayHaveHappened(t *testing.T) {
 		go func() { errs <- m.commit(0, 1) }()
 		synctest.Wait()
 		go func() { errs <- m.commit(0, 2) }()
-		time.Sleep(patience + time.Second)
+		pass(patience + time.Second)
 		var outcomes []model.Outcome
 		for range 2 {
 			outcomes = append(outcomes, model.AsError(<-errs).EffectiveOutcome())
@@ -468,7 +468,7 @@ func TestManyMembersAtOnceReadEachRecord(t *testing.T) {
 			wg.Add(1)
 			go func() {
 				defer wg.Done()
-				time.Sleep(time.Duration(k*37) * time.Millisecond)
+				pass(time.Duration(k*37) * time.Millisecond)
 				for life := range 4 {
 					m := n.join(joining("g", "t"))
 					for range 10 {
@@ -511,4 +511,3 @@ func TestManyMembersAtOnceReadEachRecord(t *testing.T) {
 		}
 	})
 }
-

@@ -18,7 +18,6 @@ import (
 	"tidewire/auth"
 	"tidewire/broker"
 	"tidewire/broker/group"
-	"tidewire/broker/group/assign"
 	"tidewire/broker/partition"
 	"tidewire/cluster/metadata"
 	"tidewire/internal/fsx"
@@ -180,13 +179,21 @@ func newNode(t testing.TB) *node {
 
 func startNode(t testing.TB, q *quorum, fs *fsx.Mem) *node {
 	t.Helper()
+	n := startOver(t, q, fs, "/data")
+	n.fs = fs
+	return n
+}
+
+// startOver starts a node over a folder of any file system.
+func startOver(t testing.TB, q *quorum, fs fsx.FS, dir string) *node {
+	t.Helper()
 	q.register(t)
-	n := &node{t: t, quorum: q, rights: &rights{}, fs: fs, faults: fsx.NewInject(fs, nil), group: lifecycle.New(context.Background()), disk: lifecycle.New(context.Background()), out: &bytes.Buffer{}, skew: &atomic.Int64{}}
+	n := &node{t: t, quorum: q, rights: &rights{}, faults: fsx.NewInject(fs, nil), group: lifecycle.New(context.Background()), disk: lifecycle.New(context.Background()), out: &bytes.Buffer{}, skew: &atomic.Int64{}}
 	n.gate = &gate{FS: n.faults}
 	now := func() time.Time { return time.Now().Add(time.Duration(n.skew.Load())) }
 	logger := slog.New(slog.NewTextHandler(n.out, nil))
 	var err error
-	n.store, err = log.OpenStore(log.StoreOptions{FS: n.gate, Dir: "/data", Group: n.disk, Now: time.Now, Logger: logger})
+	n.store, err = log.OpenStore(log.StoreOptions{FS: n.gate, Dir: dir, Group: n.disk, Now: time.Now, Logger: logger})
 	require.NoError(t, err)
 	n.broker = broker.New(broker.Config{NodeID: 1, Metadata: q, Authorizer: n.rights, Store: n.store, Logger: logger, Group: n.group, Now: now})
 	n.Coordinator = New(Config{NodeID: 1, Broker: n.broker, Metadata: q, Logger: logger, Group: n.group, Now: now, Settings: &q.settings})
@@ -308,10 +315,13 @@ func settle(t testing.TB, members ...*member) {
 		if calm {
 			return
 		}
-		time.Sleep(60 * time.Millisecond) // of the bubble
+		pass(60 * time.Millisecond)
 	}
 	t.Fatal("the group does not settle")
 }
+
+// pass lets time of the bubble pass.
+func pass(d time.Duration) { <-time.After(d) }
 
 func bubble(t *testing.T, fn func(t *testing.T)) {
 	t.Helper()
@@ -324,5 +334,3 @@ func code(t testing.TB, want model.Code, err error) *model.Error {
 	require.True(t, model.HasCode(err, want), "want %s, got %v", want, err)
 	return model.AsError(err)
 }
-
-var _ = assign.Range

@@ -98,6 +98,9 @@ func (c *Coordinator) Poll(ctx context.Context, req *PollRequest, visit Visit) (
 			return nil, model.Errorf(model.UnknownMember, "the group %q has no member %q", req.Group, req.Member)
 		}
 		if err = x.run(ctx); err != errMoved { //nolint:errorlint // it is never wrapped
+			if err != nil {
+				x.gone(ctx)
+			}
 			return x.out, err
 		}
 		if ctx.Err() != nil {
@@ -120,7 +123,7 @@ func (x *polling) run(ctx context.Context) (err error) {
 		defer x.a.leave(x.poll)
 	}
 	defer x.unwatch()
-	end := EndRecords
+	var end End
 	for before := (*group.Assignment)(nil); ; before = x.got.Assignment {
 		if err := x.look(ctx); err != nil {
 			return err
@@ -175,8 +178,8 @@ func (x *polling) look(ctx context.Context) error {
 // is time to answer.
 func (x *polling) wait(ctx context.Context) (again bool, why End, _ error) {
 	left := time.Until(x.deadline)
-	if enough, err := x.enough(ctx, left > 0); enough || err != nil || left <= 0 {
-		return false, x.ending(), err
+	if left <= 0 || x.enough(ctx) {
+		return false, x.ending(), nil
 	}
 	x.watch()
 	timer := time.NewTimer(left)
@@ -185,8 +188,8 @@ func (x *polling) wait(ctx context.Context) (again bool, why End, _ error) {
 		return false, EndRecords, err
 	}
 	for {
-		if enough, err := x.enough(ctx, true); enough || err != nil {
-			return false, x.ending(), err
+		if x.enough(ctx) {
+			return false, x.ending(), nil
 		}
 		select {
 		case <-x.watcher.C():
@@ -205,7 +208,6 @@ func (x *polling) wait(ctx context.Context) (again bool, why End, _ error) {
 				return false, EndRecords, err
 			}
 		case <-ctx.Done():
-			x.gone(ctx)
 			return false, EndRecords, context.Cause(ctx)
 		}
 	}
@@ -219,8 +221,8 @@ func (x *polling) ending() End {
 	return EndRecords
 }
 
-// gone begins the session anew when the client has gone away while it waited: the member was
-// alive until now.
+// gone begins the session anew when the poll fails, or its client has gone away while it waited:
+// the member was alive until now, and for no longer than its session from now on.
 func (x *polling) gone(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()

@@ -105,27 +105,24 @@ func (x *polling) readable(s *source) bool {
 }
 
 // enough tells whether there are as many records as were asked for. It counts what is new since
-// it was asked last. Not count: whatever is there is enough.
-func (x *polling) enough(ctx context.Context, count bool) (bool, error) {
-	if !count {
-		return true, nil
-	}
+// it was asked last.
+func (x *polling) enough(ctx context.Context) bool {
 	records, bytes := 0, 0
 	for i := range x.sources {
 		s := &x.sources[i]
 		if !x.readable(s) {
 			continue
 		}
-		if err := x.count(ctx, s, x.req.MinBytes-bytes); err != nil {
-			return true, nil // the read tells
+		if x.count(ctx, s, x.req.MinBytes-bytes) != nil {
+			return true // the read tells why
 		}
 		records += s.found
 		bytes += s.bytes
 		if records >= x.req.MaxRecords || records > 0 && bytes >= x.req.MinBytes {
-			return true, nil
+			return true
 		}
 	}
-	return false, nil
+	return false
 }
 
 func (x *polling) count(ctx context.Context, s *source, want int) error {
@@ -233,14 +230,8 @@ func (x *polling) give(ctx context.Context, s *source, p *page, share page) (mor
 	x.out.Bytes += info.Bytes
 	p.records -= info.Records
 	p.bytes -= info.Bytes
-	switch {
-	case ctx.Err() != nil:
-		return false, context.Cause(ctx)
-	case err != nil && p.err == nil && !model.HasCode(err, model.OffsetOutOfRange): // what is out of range the next poll places
-		p.err = err
-	}
 	if err != nil {
-		return false, nil
+		return false, p.without(ctx, err)
 	}
 	moved := info.NextOffset > s.pos.Next
 	s.pos.Next = info.NextOffset
@@ -248,6 +239,18 @@ func (x *polling) give(ctx context.Context, s *source, p *page, share page) (mor
 		return false, nil
 	}
 	return info.End == broker.AtLimit, nil
+}
+
+// without goes on without a partition that cannot be read, unless that is because of the caller.
+// What is out of range the next poll places.
+func (p *page) without(ctx context.Context, why error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if p.err == nil && !model.HasCode(why, model.OffsetOutOfRange) {
+		p.err = why
+	}
+	return nil
 }
 
 // watch has the poll woken by new records.
