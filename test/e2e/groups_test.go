@@ -183,10 +183,10 @@ func TestIdleMembersTakeOverFromThoseThatVanish(t *testing.T) {
 		t.Cleanup(end)
 		return c, end
 	}
-	ends := map[string]context.CancelFunc{}
+	ends := map[*consumer]context.CancelFunc{}
 	for i := range 8 {
-		name := fmt.Sprintf("m%d", i)
-		_, ends[name] = join(name, []string{"polls", "SSE", "WebSocket"}[i%3])
+		c, end := join(fmt.Sprintf("m%d", i), []string{"polls", "SSE", "WebSocket"}[i%3])
+		ends[c] = end
 	}
 	eventually(t, 20*time.Second, "two of eight are idle", func() bool {
 		d := a.group(t, "g")
@@ -195,8 +195,12 @@ func TestIdleMembersTakeOverFromThoseThatVanish(t *testing.T) {
 	gone := 0
 	for _, m := range a.group(t, "g").Members {
 		if len(m.Assignment) > 0 && gone < 2 {
-			ends[m.ClientID]()
-			gone++
+			for c, end := range ends {
+				if c.is(m.ID) {
+					end()
+					gone++
+				}
+			}
 		}
 	}
 	require.Equal(t, 2, gone)
