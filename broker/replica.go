@@ -2,10 +2,8 @@ package broker
 
 import (
 	"context"
-	"time"
 
 	"tidewire/broker/partition"
-	"tidewire/broker/quota"
 	"tidewire/internal/model"
 	"tidewire/storage/record"
 )
@@ -87,7 +85,3 @@ func (r Replica) TimeOfNext(ctx context.Context, from model.Offset, iso Isolatio
 
 // AllowFetch lets a caller read, or refuses it with rate-limited by the user's quota.
 func (b *Broker) AllowFetch(c Caller) error { return b.allowFetch(c) }
-
-// FetchDelay is how long a stream of a caller has to wait before it reads more; 0: not at all.
-// It is to be asked again after that time.
-func (b *Broker) FetchDelay(c Caller) time.Duration { return b.delay(c, quota.Fetch) }
