@@ -526,9 +526,9 @@ func (s *session) onCommit(ctx context.Context, id json.RawMessage, c commitCmd)
 		return nil, err
 	}
 	m.beaten(time.Now())
-	out := CommittedFrame{AnswerFrame: AnswerFrame{"committed", id}, Offsets: make([]Offset, len(done))}
+	out := CommittedFrame{AnswerFrame: AnswerFrame{"committed", id}, Offsets: make([]MemberOffset, len(done))}
 	for i, o := range done {
-		out.Offsets[i] = Offset{Topic: o.Topic, Partition: int32(o.Partition), NextOffset: int64(o.Next), Metadata: o.Metadata}
+		out.Offsets[i] = MemberOffset{Topic: o.Topic, Partition: int32(o.Partition), NextOffset: int64(o.Next), Metadata: o.Metadata}
 	}
 	return out, nil
 }
@@ -559,6 +559,6 @@ func (s *session) onReleased(ctx context.Context, id json.RawMessage, c released
 }
 
 type (
-	commitCmd   struct{ offsets []Offset }
+	commitCmd   struct{ offsets []MemberOffset }
 	releasedCmd struct{ partitions []Partition }
 )

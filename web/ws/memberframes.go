@@ -39,13 +39,13 @@ type RevokedFrame struct {
 // CommitFrame commits offsets of assigned partitions, and of those that are being revoked:
 // all or none.
 type CommitFrame struct {
-	Op      string   `json:"op" binding:"required" enums:"commit"`
-	ID      any      `json:"id"`
-	Offsets []Offset `json:"offsets" binding:"required" minItems:"1"`
+	Op      string         `json:"op" binding:"required" enums:"commit"`
+	ID      any            `json:"id"`
+	Offsets []MemberOffset `json:"offsets" binding:"required" minItems:"1"`
 }
 
-// Offset is a committed offset: the next to be read.
-type Offset struct {
+// MemberOffset is a committed offset: the next to be read.
+type MemberOffset struct {
 	Topic      string `json:"topic" binding:"required"`
 	Partition  int32  `json:"partition" binding:"required" minimum:"0"`
 	NextOffset int64  `json:"next_offset" binding:"required" minimum:"0"`
@@ -55,5 +55,5 @@ type Offset struct {
 // CommittedFrame answers commit, also one without id.
 type CommittedFrame struct {
 	AnswerFrame
-	Offsets []Offset `json:"offsets"`
+	Offsets []MemberOffset `json:"offsets"`
 }

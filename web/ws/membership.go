@@ -214,8 +214,8 @@ func asGiven(at string, err error) error {
 }
 
 // oneOffset reads one offset of a commit.
-func oneOffset(at string, raw json.RawMessage) (Offset, error) {
-	var o Offset
+func oneOffset(at string, raw json.RawMessage) (MemberOffset, error) {
+	var o MemberOffset
 	var n int64
 	list, err := object(at, raw)
 	if err != nil {
