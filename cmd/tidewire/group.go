@@ -144,6 +144,7 @@ type resetFlags struct {
 	topics          []string
 	partitions      []int32
 	dry, yes, doing bool
+	format          string
 }
 
 func (f *resetFlags) add(c *cobra.Command) {
@@ -197,7 +198,6 @@ func (f *resetFlags) body(c *cobra.Command) (map[string]any, error) {
 }
 
 func (a *app) groupReset() *cobra.Command {
-	var format string
 	var f resetFlags
 	c := &cobra.Command{
 		Use: "reset GROUP", Short: "Move a group's committed offsets",
@@ -213,20 +213,21 @@ func (a *app) groupReset() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return a.reset(ctx, cl, args[0], in, &f, format)
+		call := client.Request{Method: http.MethodPost, Path: groupPath(args[0], "reset-offsets"), Body: in}
+		return a.reset(ctx, cl, call, &f)
 	})
-	formatFlag(c, &format)
+	formatFlag(c, &f.format)
 	f.add(c)
 	return c
 }
 
-func (a *app) reset(ctx context.Context, c *client.Client, name string, in map[string]any, f *resetFlags, format string) error {
-	call := client.Request{Method: http.MethodPost, Path: groupPath(name, "reset-offsets"), Body: in}
+// reset shows what would change and asks, or does it.
+func (a *app) reset(ctx context.Context, c *client.Client, call client.Request, f *resetFlags) error {
 	do := f.yes || f.doing
 	if !do {
 		call.Query = dryRun(true)
 	}
-	if err := a.resetOnce(ctx, c, call, format); err != nil || do || f.dry {
+	if err := a.resetOnce(ctx, c, call, f.format); err != nil || do || f.dry {
 		return err
 	}
 	switch yes, err := a.ask("Move these offsets? [y/N] "); {
@@ -236,13 +237,10 @@ func (a *app) reset(ctx context.Context, c *client.Client, name string, in map[s
 		return errors.New("nothing was changed; --yes moves the offsets")
 	}
 	call.Query = nil
-	if format == formatJSON {
-		return c.Call(ctx, call, nil) // what was shown is what is done
-	}
 	if err := c.Call(ctx, call, nil); err != nil {
 		return err
 	}
-	return a.say(format, nil, "Moved the offsets of group %s", printable(name))
+	return a.say(f.format, nil, "Moved the offsets")
 }
 
 // resetOnce makes the call and shows the moves.
