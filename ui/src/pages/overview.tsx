@@ -249,7 +249,7 @@ export function OverviewPage() {
                   <Text fw={600}>{text}</Text>
                 </Alert>
                 <SimpleGrid cols={{ base: 2, md: 4 }}>
-                  <Number
+                  <Figure
                     label={t("overview.nodesUp")}
                     value={`${c.brokers.filter((b) => b.state === "online").length} / ${c.brokers.length}`}
                   />
