@@ -151,6 +151,7 @@ type node struct {
 	cluster *fakeCluster
 	clock   *clock
 	hashes  *hashCalls
+	seen    map[string]*Seen // token → as a connection remembers it
 }
 
 const goodPassword = "correct horse"
@@ -196,7 +197,21 @@ func (n *node) login(t testing.TB, name string) *Grant {
 }
 
 // verify says what becomes of a token: "ok" or the code of the refusal.
-func (n *node) verify(token string) string { return verdict(n.Tokens, token) }
+// A connection that brought it before, or brings it for the first time, must get the same.
+func (n *node) verify(token string) string {
+	if n.seen == nil {
+		n.seen = map[string]*Seen{}
+	}
+	_, seen, err := n.Tokens.VerifyAgain(context.Background(), token, n.seen[token])
+	if err == nil {
+		n.seen[token] = seen
+	}
+	again, other := codeOf(err), verdict(n.Tokens, token)
+	if again != other {
+		return "a connection that brought it before gets " + again + ", another " + other
+	}
+	return other
+}
 
 func verdict(tokens *Tokens, token string) string {
 	_, err := tokens.Verify(context.Background(), token)

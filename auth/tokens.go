@@ -48,19 +48,64 @@ func (t *Tokens) Verify(ctx context.Context, token string) (*Principal, error) {
 		return nil, model.Errorf(model.Unauthenticated, "the token is longer than %d bytes", MaxTokenBytes)
 	}
 	h := hashToken(token)
-	v := t.cache.get(&h)
+	v, err := t.known(ctx, &h, token)
+	if err != nil {
+		return nil, err
+	}
+	return t.use(ctx, &h, v)
+}
+
+// known is a token as the cache has it, which it enters first if it is good.
+func (t *Tokens) known(ctx context.Context, h *tokenHash, token string) (*verified, error) {
+	v := t.cache.get(h)
 	if v == nil {
 		var err error
 		if v, err = t.parse(ctx, token); err != nil {
 			return nil, err
 		}
-		t.cache.put(&h, v)
+		t.cache.put(h, v)
 	}
-	p, err := t.admit(ctx, &h, v)
+	return v, nil
+}
+
+// use admits a token and notes that it was used.
+func (t *Tokens) use(ctx context.Context, h *tokenHash, v *verified) (*Principal, error) {
+	p, err := t.admit(ctx, h, v)
 	if err == nil && v.use != nil {
 		v.use.note(t.now().UnixMilli())
 	}
 	return p, err
+}
+
+// Seen is a token that a client's connection brought, for the next time that it does.
+type Seen struct {
+	bearer
+	hash tokenHash
+	v    *verified
+}
+
+// Credential is the token as a credential.
+func (s *Seen) Credential() Credential { return &s.bearer }
+
+// VerifyAgain is Verify for a connection: last is what it brought before, nil for nothing, and
+// what comes back is for the next time. All that Verify checks on every use is checked here
+// too. A text is known to be the last one by lying in the same memory, as it does where the
+// connection remembers its last head: comparing secrets byte by byte would tell by its time
+// how far they agree.
+func (t *Tokens) VerifyAgain(ctx context.Context, token string, last *Seen) (*Principal, *Seen, error) {
+	if last == nil || last.tokens != t || len(last.token) != len(token) || unsafe.StringData(last.token) != unsafe.StringData(token) {
+		if len(token) > MaxTokenBytes {
+			p, err := t.Verify(ctx, token)
+			return p, nil, err
+		}
+		last = &Seen{bearer: bearer{t, token}, hash: hashToken(token)}
+		var err error
+		if last.v, err = t.known(ctx, &last.hash, token); err != nil {
+			return nil, nil, err
+		}
+	}
+	p, err := t.use(ctx, &last.hash, last.v)
+	return p, last, err
 }
 
 // hashToken hashes without copying the token: Sum256 neither keeps nor changes it.

@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -8,7 +9,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tidewire/broker/operations"
 	"tidewire/cluster/metadata"
+	"tidewire/internal/fsx"
 	"tidewire/internal/model"
 	"tidewire/storage/log"
 	"tidewire/storage/record"
@@ -83,6 +86,60 @@ func TestCompactionRunsOnItsOwnOverTheTopicsThatWantIt(t *testing.T) {
 		time.Sleep(16 * time.Second)
 		synctest.Wait()
 		require.EqualValues(t, 2, k.metric("compaction_passes_total"))
+		k.stop()
+	})
+}
+
+// A pass whose operation is cancelled leaves the log as it was, and is no failure: it is tried
+// again later.
+func TestACancelledCompactionEndsItsPass(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		files := fsx.NewInject(fsx.NewMem(), nil)
+		k := newKeeperOn(t, files)
+		tp := k.topic("stopped", 1, compacted)
+		for i := range 6 {
+			k.put(tp, fmt.Sprint(i%2))
+		}
+		var cancelled operations.View
+		reads := 0
+		files.SetHook(func(op fsx.Op) *fsx.Fault {
+			if op.Kind != fsx.OpRead {
+				return nil
+			}
+			if reads++; reads != 3 { // the pass is well under way
+				return nil
+			}
+			for _, v := range k.ops.List() {
+				if v.State == operations.Running && v.Spec.Kind == operations.Compact {
+					cancelled = v
+				}
+			}
+			at, stop := context.WithCancel(context.Background())
+			stop() // it cannot end before this read has
+			if err := k.ops.Cancel(at, cancelled.ID); err == nil {
+				t.Error("the pass has ended within itself")
+			}
+			return nil
+		})
+		k.group.Go("compaction", k.compactionLoop)
+		time.Sleep(16 * time.Second)
+		synctest.Wait()
+		require.Equal(t, "stopped", cancelled.Spec.Resource.Name)
+		v, ok := k.ops.Get(cancelled.ID)
+		require.True(t, ok)
+		require.Equal(t, operations.Cancelled, v.State)
+		require.Nil(t, v.Err)
+		require.Len(t, offsets(t, tp.openLogs()[0]), 6, "nothing has changed")
+		require.Zero(t, k.metric("compaction_passes_total"))
+		require.Zero(t, k.metric("compaction_failures_total"), "it was asked for")
+		require.Contains(t, k.out.String(), "a pass of compaction was cancelled")
+		time.Sleep(maxCompactionRetry - 20*time.Second)
+		synctest.Wait()
+		require.Len(t, offsets(t, tp.openLogs()[0]), 6, "it waits for a while")
+		time.Sleep(40 * time.Second)
+		synctest.Wait()
+		require.Equal(t, []model.Offset{3, 4, 5}, offsets(t, tp.openLogs()[0]), "and is tried again")
 		k.stop()
 	})
 }

@@ -25,14 +25,15 @@ type DeletedRecords struct {
 
 // DeleteRecords moves the log starts of partitions up (KIP-107) and returns once they are
 // durable, in the order of what. An offset at or below a log start changes nothing. All
-// is checked before anything is done. It takes delete on the topic.
+// is checked before anything is done, and with dry nothing is: the answer is where the
+// partitions would begin. It takes delete on the topic.
 //
 // Errors: forbidden, unknown-topic, unknown-partition, invalid-argument (a partition
 // twice), conflict (the topic is compacted only), offset-out-of-range (beyond the high
 // watermark, with earliest and latest), leader-unavailable, storage-full, storage-error.
 // An error whose outcome is unknown may have changed some partitions; asking again is
 // safe.
-func (b *Broker) DeleteRecords(ctx context.Context, c Caller, name string, what []RecordDeletion) ([]DeletedRecords, error) {
+func (b *Broker) DeleteRecords(ctx context.Context, c Caller, name string, what []RecordDeletion, dry bool) ([]DeletedRecords, error) {
 	t, err := b.find(ctx, c, metadata.OpDelete, name)
 	if err != nil {
 		return nil, err
@@ -50,6 +51,12 @@ func (b *Broker) DeleteRecords(ctx context.Context, c Caller, name string, what 
 		if moves[i], err = b.deletion(ctx, name, d); err != nil {
 			return nil, err
 		}
+	}
+	if dry {
+		for i := range moves {
+			moves[i].Start = max(moves[i].To, moves[i].Log.LogStart())
+		}
+		return deleted(what, moves)
 	}
 	b.store.AdvanceLogStarts(moves)
 	return deleted(what, moves)

@@ -184,12 +184,12 @@ func (b *Broker) prepareOnce(call *produceCall, t *topic, req *ProduceRequest, u
 	call.stamped = a.now
 	call.reset(len(req.Records), len(all))
 	for i := range req.Records {
-		p, err := a.admit(i, &req.Records[i], &req.Routing[i])
+		p, err := a.admit(i, &req.Records[i], req.to(int32(i)))
 		if err != nil {
 			if err := refuse(err); err != nil {
 				return err
 			}
-			if p, err = t.choose(&req.Records[i], &req.Routing[i], len(a.parts), a.turn); err != nil {
+			if p, err = t.choose(&req.Records[i], req.to(int32(i)), len(a.parts), a.turn); err != nil {
 				return err
 			}
 		}
@@ -334,7 +334,7 @@ func batchPayload(req *BatchRequest) dedupe.Digest {
 func payloadOf(req *ProduceRequest) dedupe.Digest {
 	d := digester{h: sha256.New()}
 	for i := range req.Records {
-		r, to := &req.Records[i], &req.Routing[i]
+		r, to := &req.Records[i], req.to(int32(i))
 		d.number(r.Timestamp)
 		d.optional(to.HasPartition, int64(to.Partition))
 		if d.optional(to.HasPartitionKey, int64(len(to.PartitionKey))); to.HasPartitionKey {

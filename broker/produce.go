@@ -27,12 +27,12 @@ type Routing struct {
 	HasPartitionKey bool
 }
 
-// ProduceRequest is one produce call. Records and Routing have the same length, and are
-// not referenced after Produce has returned.
+// ProduceRequest is one produce call. Records and Routing are not referenced after Produce
+// has returned.
 type ProduceRequest struct {
 	Topic   string
 	Records []record.Record // Timestamp may be NoTimestamp
-	Routing []Routing
+	Routing []Routing       // one of each record; or none, where all are the zero value
 	Acks    partition.Acks
 	Timeout time.Duration // how long acks=all may take
 
@@ -46,6 +46,17 @@ type ProduceRequest struct {
 	// Stream says that the request is one of many of a call that lasts, which asks
 	// ProduceDelay: it is counted in the user's quota, and not refused by it.
 	Stream bool
+}
+
+// anyPartition is the routing of records that come without.
+var anyPartition Routing
+
+// to is the routing of the ith record.
+func (req *ProduceRequest) to(i int32) *Routing {
+	if len(req.Routing) == 0 {
+		return &anyPartition
+	}
+	return &req.Routing[i]
 }
 
 // RecordResult is what became of one record. With Err set the other fields, except
@@ -196,7 +207,7 @@ func (b *Broker) prepare(call *produceCall, t *topic, req *ProduceRequest) error
 	call.stamped = a.now
 	call.reset(len(req.Records), len(a.parts))
 	for i := range req.Records {
-		p, err := a.admit(i, &req.Records[i], &req.Routing[i])
+		p, err := a.admit(i, &req.Records[i], req.to(int32(i)))
 		if err != nil {
 			return err
 		}
@@ -224,7 +235,7 @@ func (b *Broker) conditions(call *produceCall, req *ProduceRequest, n int) error
 		}
 	}
 	s := &call.slices[0]
-	if first := s.Select[0]; req.Sequence != nil && n > 1 && keyless(&req.Records[first], &req.Routing[first]) {
+	if first := s.Select[0]; req.Sequence != nil && n > 1 && keyless(&req.Records[first], req.to(first)) {
 		return model.Errorf(model.InvalidArgument, "a producer's sequence counts in one partition, and a record without key may go to any; name the partition in the path or in the record")
 	}
 	s.Plain, s.Sequence, s.Expected = false, req.Sequence, req.Expected
@@ -266,7 +277,7 @@ func (a *admission) admit(i int, r *record.Record, to *Routing) (int32, error) {
 			return 0, recordError(model.InvalidArgument, i, "/headers", "the header %s is written by nodes alone", dedupe.HeaderName)
 		}
 	}
-	if size := record.HeaderSize + record.RecordSize(0, 0, r.Key, r.Value, r.Headers); size > cfg.MaxMessageBytes {
+	if size := largeSize(r, cfg.MaxMessageBytes); size > cfg.MaxMessageBytes {
 		return 0, recordError(model.RecordTooLarge, i, "", "%s takes %d bytes, max.message.bytes is %d", recordName(i), size, cfg.MaxMessageBytes)
 	}
 	p, err := a.t.choose(r, to, len(a.parts), a.turn)
@@ -274,6 +285,15 @@ func (a *admission) admit(i int, r *record.Record, to *Routing) (int32, error) {
 		a.old++
 	}
 	return p, err
+}
+
+// largeSize is how large a batch of the record alone is, or 0 where a look at the lengths
+// tells that it is not larger than limit.
+func largeSize(r *record.Record, limit int) int {
+	if record.HeaderSize+r.SizeBound() <= limit {
+		return 0
+	}
+	return record.HeaderSize + record.RecordSize(0, 0, r.Key, r.Value, r.Headers)
 }
 
 // choose finds a record's partition; turn is the one that takes keyless records now.
@@ -351,6 +371,14 @@ func resize[T any](s []T, n int) []T {
 
 // group sorts record indexes by partition, stably, and makes a slice for each one hit.
 func (call *produceCall) group(parts []*partition.Partition) {
+	if p, one := call.onePartition(); one {
+		for i := range call.order {
+			call.order[i] = int32(i)
+		}
+		call.slices = append(call.slices, partition.Slice{Select: call.order, Plain: true})
+		call.parts = append(call.parts, parts[p])
+		return
+	}
 	for _, p := range call.target {
 		call.starts[p+1]++
 	}
@@ -379,14 +407,27 @@ func (call *produceCall) group(parts []*partition.Partition) {
 	}
 }
 
+// onePartition tells which partition has all records, if one does.
+func (call *produceCall) onePartition() (int32, bool) {
+	if len(call.target) == 0 {
+		return 0, false
+	}
+	first := call.target[0]
+	for _, p := range call.target[1:] {
+		if p != first {
+			return 0, false
+		}
+	}
+	return first, true
+}
+
 func (call *produceCall) submit(t *topic, req *ProduceRequest) {
 	call.done.Reset(len(call.slices))
 	for k := range call.slices {
 		s := &call.slices[k]
 		first := s.Select[0]
-		to := &req.Routing[first]
 		s.Records, s.Acks = req.Records, req.Acks
-		s.Keyless = keyless(&req.Records[first], to)
+		s.Keyless = keyless(&req.Records[first], req.to(first))
 		if call.parts[k] == nil {
 			s.Err = t.notOpen(call.target[first])
 			call.done.Discount(1)
@@ -429,21 +470,21 @@ func (call *produceCall) fill(req *ProduceRequest, why error) {
 			replayed++
 		}
 		call.result.Replayed = replayedOf(replayed, k+1)
+		if state.Err != nil {
+			call.result.Failed += len(s.Select)
+		}
 		for j, i := range s.Select {
-			res := RecordResult{Partition: model.PartitionID(call.target[i]), Err: state.Err}
-			if state.Err != nil {
-				call.result.Failed++
-			} else {
-				res.Offset = state.Base + model.Offset(j)
-				res.Timestamp = state.AppendTime
-				if res.Timestamp < 0 {
-					res.Timestamp = req.Records[i].Timestamp
-				}
-				if state.Duplicate && call.stamped == req.Records[i].Timestamp {
-					res.Timestamp = state.StoredTime // this request's time is not the record's
-				}
+			res, ts := &call.result.Results[i], state.AppendTime
+			if ts < 0 {
+				ts = req.Records[i].Timestamp
 			}
-			call.result.Results[i] = res
+			if state.Duplicate && call.stamped == req.Records[i].Timestamp {
+				ts = state.StoredTime // this request's time is not the record's
+			}
+			*res = RecordResult{Partition: model.PartitionID(call.target[i]), Err: state.Err}
+			if state.Err == nil {
+				res.Offset, res.Timestamp = state.Base+model.Offset(j), ts
+			}
 		}
 	}
 }

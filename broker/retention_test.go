@@ -32,11 +32,13 @@ type keeper struct {
 }
 
 // newKeeper must be called in a synctest bubble: its time is the bubble's.
-func newKeeper(t *testing.T) *keeper {
+func newKeeper(t *testing.T) *keeper { return newKeeperOn(t, fsx.NewMem()) }
+
+func newKeeperOn(t *testing.T, files fsx.FS) *keeper {
 	k := &keeper{t: t, group: lifecycle.New(context.Background())}
 	now := func() time.Time { return time.Now().Add(k.skew) }
 	var err error
-	k.store, err = log.OpenStore(log.StoreOptions{FS: fsx.NewMem(), Dir: "/data", Group: k.group, Now: time.Now, CheckpointInterval: time.Hour})
+	k.store, err = log.OpenStore(log.StoreOptions{FS: files, Dir: "/data", Group: k.group, Now: time.Now, CheckpointInterval: time.Hour})
 	require.NoError(t, err)
 	start := time.Now()
 	k.Broker = New(Config{

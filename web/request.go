@@ -25,12 +25,14 @@ func newRequestIDs() *requestIDs {
 
 const maxRequestID = 128
 
-// of returns the request's own id where it is a plain word, else a new one.
-func (ids *requestIDs) of(r *http.Request) string {
+// of returns the request's own id where it is a plain word, else a new one, as the one value
+// of a header.
+func (ids *requestIDs) of(r *http.Request) []string {
 	if h := r.Header["X-Request-Id"]; len(h) == 1 && plainWord(h[0]) {
-		return h[0]
+		return []string{h[0]}
 	}
-	return ids.process + strconv.FormatUint(ids.n.Add(1), 16)
+	var b [32]byte
+	return []string{string(strconv.AppendUint(append(b[:0], ids.process...), ids.n.Add(1), 16))}
 }
 
 // plainWord says that a text may stand in logs and headers as it is.

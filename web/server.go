@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -89,6 +90,7 @@ func New(c Config) (*Server, error) {
 		s.ConnState = server.noteConnection
 	}
 	server.plain = h1.New(s, c.Logger)
+	server.plain.Remember(route.MemoryKey, func() any { return new(route.Memory) })
 	return server, nil
 }
 
@@ -229,12 +231,12 @@ type front struct {
 func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	id := f.ids.of(r)
 	h := w.Header()
-	h["X-Request-Id"] = []string{id}
+	h["X-Request-Id"] = id
 	h["X-Content-Type-Options"] = nosniff
 	if tp := r.Header["Traceparent"]; len(tp) == 1 && validTraceparent(tp[0]) {
 		h["Traceparent"] = tp
 	}
-	defer f.recovered(w, r, id)
+	defer f.recovered(w, r, id[0])
 	if f.cors.handle(w, r) {
 		return
 	}
@@ -243,7 +245,7 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	if strings.Contains(r.URL.EscapedPath(), "//") {
+	if emptySegment(r.URL) {
 		f.problem(w, r, model.Errorf(model.NotFound, "the path has an empty segment"))
 		return
 	}
@@ -252,6 +254,15 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	f.next.ServeHTTP(w, r)
+}
+
+// emptySegment finds two slashes in a row in a path as it was sent. None is escaped, so that
+// without a RawPath the Path has them too.
+func emptySegment(u *url.URL) bool {
+	if u.RawPath == "" {
+		return strings.Contains(u.Path, "//")
+	}
+	return strings.Contains(u.EscapedPath(), "//")
 }
 
 var nosniff = []string{"nosniff"}

@@ -1,9 +1,10 @@
 package admin
 
 import (
-	"encoding/json"
 	"net/http"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"tidewire/api/route"
@@ -29,7 +30,7 @@ type AuditEntry struct {
 	Details   map[string]any `json:"details" extensions:"x-nullable"` // what else there is to tell
 }
 
-// AuditPage is a page of the audit log, newest first. It may have few items, or none, and yet
+// AuditPage is a page of the audit log. It may have few items, or none, and yet
 // a next page: where a filter leaves most out, a page ends after some work.
 type AuditPage struct {
 	Items         []AuditEntry `json:"items"`
@@ -39,21 +40,24 @@ type AuditPage struct {
 
 // auditAnswer is an AuditPage whose items are as they were stored.
 type auditAnswer struct {
-	Items         []json.RawMessage `json:"items"`
-	NextPageToken *string           `json:"next_page_token"`
-	Total         *int64            `json:"total"`
+	Items         []any   `json:"items"`
+	NextPageToken *string `json:"next_page_token"`
+	Total         *int64  `json:"total"`
 }
 
-var auditQuery = []string{"limit", "page_token", "q", "principal", "action", "resource", "outcome", "from", "to"}
+var auditQuery = slices.Concat(route.ListQuery, []string{"principal", "action", "resource", "outcome", "from", "to"})
 
-// listAudit lists who changed what, newest first.
+// listAudit lists who changed what, newest first unless another order is asked for.
 //
 //	@ID			listAudit
 //	@Summary	Read the audit log
 //	@Tags		Audit
 //	@Param		limit		query		int		false	"items of a page"	minimum(1)	maximum(1000)	default(100)
 //	@Param		page_token	query		string	false	"next_page_token of the page before"
+//	@Param		prefix		query		string	false	"start of the resource, such as topic:orders."
 //	@Param		q			query		string	false	"part of an entry's JSON, in any case"
+//	@Param		sort		query		string	false	"a field, with - in front descending"	Enums(-time, time)	default(-time)
+//	@Param		fields		query		string	false	"fields of the items, with commas between"
 //	@Param		principal	query		string	false	"entries of this principal: User:alice, or alice"
 //	@Param		action		query		string	false	"entries of this action"
 //	@Param		resource	query		string	false	"entries about this resource: topic:orders, orders, or topic for all of the type"
@@ -68,6 +72,10 @@ func (d *Door) listAudit(c *route.Call) error {
 	if err != nil {
 		return err
 	}
+	fields, err := route.Fields[AuditEntry](c)
+	if err != nil {
+		return err
+	}
 	if err := d.authz.RequireAdmin(c.Request.Context(), c.Principal, "reading the audit log"); err != nil {
 		return err
 	}
@@ -75,7 +83,12 @@ func (d *Door) listAudit(c *route.Call) error {
 	if err != nil {
 		return err
 	}
-	out := auditAnswer{Items: page.Items, Total: page.Total}
+	out := auditAnswer{Items: make([]any, len(page.Items)), Total: page.Total}
+	for i, entry := range page.Items {
+		if out.Items[i], err = route.Project(entry, fields); err != nil {
+			return err
+		}
+	}
 	if page.Next != "" {
 		out.NextPageToken = &page.Next
 	}
@@ -90,7 +103,7 @@ func auditQueryOf(c *route.Call) (audit.Query, error) {
 	}
 	q.Limit = int(limit)
 	for name, into := range map[string]*string{
-		"page_token": &q.PageToken, "q": &q.Text, "principal": &q.Principal, "action": &q.Action, "resource": &q.Resource, "outcome": &q.Outcome,
+		"page_token": &q.PageToken, "prefix": &q.Prefix, "q": &q.Text, "principal": &q.Principal, "action": &q.Action, "resource": &q.Resource, "outcome": &q.Outcome,
 	} {
 		*into, _ = c.Only(name)
 	}
@@ -98,6 +111,15 @@ func auditQueryOf(c *route.Call) (audit.Query, error) {
 	case "", audit.Success, audit.Refused, audit.Failed, audit.Unknown:
 	default:
 		return q, model.Invalid("query:outcome", "outcome is success, refused, failed or unknown, not %q", q.Outcome)
+	}
+	switch order, given := c.Only("sort"); {
+	case order == "time":
+		q.OldestFirst = true
+	case given && order != "-time":
+		return q, model.Invalid("query:sort", "this list cannot be sorted by %q", strings.TrimPrefix(order, "-"))
+	}
+	if token, given := c.Only("page_token"); given && token == "" {
+		return q, audit.BadToken()
 	}
 	if q.From, err = queryTime(c, "from"); err != nil {
 		return q, err

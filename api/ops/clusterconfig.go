@@ -61,10 +61,15 @@ type ClusterConfigView struct {
 	ETag           string   `json:"etag"`
 }
 
+// configListing lists settings, which have a view already.
+var configListing = route.Listing[ConfigItem, ConfigItem]{
+	Name: func(it ConfigItem) string { return it.Name }, By: "name", View: func(it ConfigItem) ConfigItem { return it },
+}
+
 // ClusterConfigUpdate sets and unsets the named settings; others stay.
 type ClusterConfigUpdate struct {
 	// Settings by name; values are strings, numbers or booleans.
-	Set   map[string]string `json:"set"`
+	Set   map[string]string `json:"set" extensions:"x-kinds=string|number|boolean"`
 	Unset []string          `json:"unset"`
 }
 
@@ -119,15 +124,32 @@ func (a *API) listTopicConfigs(c *route.Call) error {
 //	@ID			getClusterConfig
 //	@Summary	Settings of the cluster
 //	@Tags		Cluster
-//	@Success	200	{object}	ClusterConfigView
-//	@Header		200	{string}	ETag	"the config's entity tag"
+//	@Param		limit		query		int		false	"items of a page"	minimum(1)	maximum(1000)	default(100)
+//	@Param		page_token	query		string	false	"next_page_token of the page before"
+//	@Param		prefix		query		string	false	"start of the name"
+//	@Param		q			query		string	false	"part of the name, in any case"
+//	@Param		sort		query		string	false	"a field, with - in front descending"	Enums(name, -name)
+//	@Param		fields		query		string	false	"fields of the items, with commas between"
+//	@Success	200			{object}	ClusterConfigView
+//	@Header		200			{string}	ETag	"the config's entity tag"
 //	@Router		/v1/cluster/config [get]
 func (a *API) getClusterConfig(c *route.Call) error {
-	cluster, err := a.broker.ClusterConfig(c.Request.Context(), c.Caller())
+	var whole ClusterConfigView
+	page, err := configListing.Page(c, func() ([]ConfigItem, error) {
+		cluster, err := a.broker.ClusterConfig(c.Request.Context(), c.Caller())
+		if err != nil {
+			return nil, err
+		}
+		whole = a.clusterConfigView(c, cluster)
+		return whole.Items, nil
+	})
 	if err != nil {
 		return err
 	}
-	return c.Resource(http.StatusOK, cluster.ConfigETag(), a.clusterConfigView(c, cluster))
+	return c.Resource(http.StatusOK, metadata.ETag(whole.ETag), struct {
+		configPage
+		AffectedTopics *int `json:"affected_topics"`
+	}{configPage{page, whole.Actions, whole.ETag}, whole.AffectedTopics})
 }
 
 // updateClusterConfig changes the named settings of the cluster. Topics that do not set

@@ -24,7 +24,7 @@ type HistorySeries struct {
 	Aggregation string `json:"aggregation" enums:"avg,last,quantile"` // how a coarser step is made
 	StepMs      int64  `json:"step_ms"`                               // of the points, or without points the finest
 	Doc         string `json:"doc"`
-	Points      []any  `json:"points"`
+	Points      []any  `json:"points" swaggertype:"array,array,number" extensions:"x-pairs,x-kinds=number|null"`
 }
 
 // point is [time, value], or [time, null] for a gap.

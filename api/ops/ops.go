@@ -48,7 +48,7 @@ const (
 func (a *API) Routes() []*route.Route {
 	const config = "/v1/topics/{topic}/config"
 	return []*route.Route{
-		{Method: get, Path: config, ID: "getTopicConfig", Needs: "describe-configs topic", Handle: a.getTopicConfig},
+		{Method: get, Path: config, ID: "getTopicConfig", Needs: "describe-configs topic", Query: route.ListQuery, Handle: a.getTopicConfig},
 		{Method: patch, Path: config, ID: "updateTopicConfig", Needs: "alter-configs topic", Body: route.JSON, Handle: a.updateTopicConfig},
 		{Method: get, Path: "/v1/topic-configs", ID: "listTopicConfigs", Needs: "any user", Query: route.ListQuery, Handle: a.listTopicConfigs},
 		{Method: post, Path: "/v1/topics/delete", ID: "deleteTopics", Needs: "delete topic, each named", Body: route.JSON, Query: []string{"dry_run"}, Handle: a.deleteTopics},
@@ -56,7 +56,7 @@ func (a *API) Routes() []*route.Route {
 		{Method: get, Path: "/v1/operations", ID: "listOperations", Needs: "describe cluster, or own operations", Query: slices.Concat(route.ListQuery, []string{"state"}), Handle: a.listOperations},
 		{Method: get, Path: "/v1/operations/{id}", ID: "getOperation", Needs: "describe cluster, or own operation", Handle: a.getOperation},
 		{Method: remove, Path: "/v1/operations/{id}", ID: "cancelOperation", Needs: "alter cluster, or own operation", Handle: a.cancelOperation},
-		{Method: get, Path: "/v1/cluster/config", ID: "getClusterConfig", Needs: "describe-configs cluster", Handle: a.getClusterConfig},
+		{Method: get, Path: "/v1/cluster/config", ID: "getClusterConfig", Needs: "describe-configs cluster", Query: route.ListQuery, Handle: a.getClusterConfig},
 		{Method: patch, Path: "/v1/cluster/config", ID: "updateClusterConfig", Needs: "alter-configs cluster", Body: route.JSON, Query: []string{"dry_run"}, Handle: a.updateClusterConfig},
 	}
 }

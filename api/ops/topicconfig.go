@@ -20,7 +20,7 @@ type ConfigView struct {
 // ConfigUpdate sets and unsets the named settings; others stay.
 type ConfigUpdate struct {
 	// Settings by name; values are strings, numbers or booleans.
-	Set   map[string]string `json:"set"`
+	Set   map[string]string `json:"set" extensions:"x-kinds=string|number|boolean"`
 	Unset []string          `json:"unset"`
 }
 
@@ -42,17 +42,38 @@ func (a *API) configView(c *route.Call, t *metadata.Topic) ConfigView {
 //	@ID			getTopicConfig
 //	@Summary	Settings of a topic
 //	@Tags		Topics
-//	@Param		topic	path		string	true	"name"
-//	@Success	200		{object}	ConfigView
-//	@Header		200		{string}	ETag	"the config's entity tag"
+//	@Param		topic		path		string	true	"name"
+//	@Param		limit		query		int		false	"items of a page"	minimum(1)	maximum(1000)	default(100)
+//	@Param		page_token	query		string	false	"next_page_token of the page before"
+//	@Param		prefix		query		string	false	"start of the name"
+//	@Param		q			query		string	false	"part of the name, in any case"
+//	@Param		sort		query		string	false	"a field, with - in front descending"	Enums(name, -name)
+//	@Param		fields		query		string	false	"fields of the items, with commas between"
+//	@Success	200			{object}	ConfigView
+//	@Header		200			{string}	ETag	"the config's entity tag"
 //	@Router		/v1/topics/{topic}/config [get]
 //	@x-errors	["unknown-topic"]
 func (a *API) getTopicConfig(c *route.Call) error {
-	t, err := a.broker.TopicConfig(c.Request.Context(), c.Caller(), c.PathValue("topic"))
+	var whole ConfigView
+	page, err := configListing.Page(c, func() ([]ConfigItem, error) {
+		t, err := a.broker.TopicConfig(c.Request.Context(), c.Caller(), c.PathValue("topic"))
+		if err != nil {
+			return nil, err
+		}
+		whole = a.configView(c, t)
+		return whole.Items, nil
+	})
 	if err != nil {
 		return err
 	}
-	return c.Resource(http.StatusOK, t.ConfigETag(), a.configView(c, t))
+	return c.Resource(http.StatusOK, metadata.ETag(whole.ETag), configPage{page, whole.Actions, whole.ETag})
+}
+
+// configPage is a ConfigView of which a query wants a part.
+type configPage struct {
+	route.Page[any]
+	Actions []string `json:"actions"`
+	ETag    string   `json:"etag"`
 }
 
 // updateTopicConfig changes the named settings.

@@ -77,3 +77,65 @@ func TestEveryCodeHasARowWithATitleAndAStatus(t *testing.T) {
 		}
 	}
 }
+
+// contract has the codes that clients were promised, by status.
+var contract = map[int][]model.Code{
+	400: {"malformed-body"},
+	401: {"unauthenticated", "bad-credentials", "token-expired"},
+	403: {"forbidden", "csrf"},
+	404: {
+		"not-found", "unknown-topic", "unknown-partition", "unknown-group", "unknown-member", "unknown-user", "unknown-broker", "unknown-transaction",
+	},
+	405: {"method-not-allowed"},
+	406: {"not-acceptable"},
+	409: {
+		"topic-exists", "user-exists", "group-not-empty", "last-admin", "conflict", "fenced", "not-owner", "idempotency-in-progress",
+		"out-of-order-sequence", "unknown-producer", "invalid-transaction-state", "concurrent-transactions",
+	},
+	410: {"member-expired"},
+	412: {"etag-mismatch", "offset-mismatch"},
+	413: {"record-too-large", "request-too-large"},
+	415: {"unsupported-media-type"},
+	416: {"offset-out-of-range"},
+	422: {"invalid-argument", "invalid-timestamp", "corrupt-batch", "idempotency-key-reused"},
+	429: {"rate-limited", "login-locked"},
+	500: {"storage-error", "internal"},
+	501: {"not-implemented"},
+	503: {"leader-unavailable", "not-enough-replicas", "quorum-unavailable", "storage-full"},
+	504: {"timeout", "not-enough-replicas-after-append", "commit-unknown"},
+}
+
+func TestTheCodesOfTheContractHaveTheirStatusAndOutcome(t *testing.T) {
+	t.Parallel()
+	known := map[model.Code]bool{}
+	for _, c := range model.Codes() {
+		known[c] = true
+	}
+	for status, codes := range contract {
+		for _, c := range codes {
+			if !known[c] {
+				t.Errorf("%s is not in the table", c)
+			}
+			w := httptest.NewRecorder()
+			Write(w, model.Errorf(c, "x"), Occurrence{Write: true})
+			var p struct {
+				Status    int
+				Retryable bool
+				Outcome   model.Outcome
+			}
+			if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil || w.Code != status || p.Status != status {
+				t.Errorf("%s: %d, %s, want %d", c, w.Code, w.Body, status)
+			}
+			maybe := status == 500 || status == 504 || c == "idempotency-in-progress" // what is in progress may be applied
+			if maybe != (p.Outcome == model.Unknown) {
+				t.Errorf("%s: outcome %s", c, p.Outcome)
+			}
+			if hasRetry := w.Header().Get("Retry-After") != ""; hasRetry != (status == 503 || status == 429) {
+				t.Errorf("%s: Retry-After %t", c, hasRetry)
+			}
+			if c == "concurrent-transactions" && !p.Retryable {
+				t.Errorf("%s is retryable", c)
+			}
+		}
+	}
+}

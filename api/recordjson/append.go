@@ -224,24 +224,46 @@ func AppendResult(dst []byte, partition model.PartitionID, offset model.Offset, 
 	return new(Results).Append(dst, partition, offset, timestamp)
 }
 
-// Results appends the results of one answer. The records of an answer mostly share a
-// timestamp, whose text it keeps. The zero value is ready; it is not safe for concurrent
-// use.
+// Results appends the results of one answer. Those of a batch differ from one to the next
+// in the offset's last digits alone, which it counts up in the text. The zero value is
+// ready; it is not safe for concurrent use.
 type Results struct {
+	partition model.PartitionID
+	offset    model.Offset
 	timestamp int64
-	tail      []byte // what follows the offset; empty before the first result
+	text      []byte // the last result; empty before the first
+	from, to  int    // where its offset's digits stand
 }
 
 // Append appends what AppendResult does.
 func (r *Results) Append(dst []byte, partition model.PartitionID, offset model.Offset, timestamp int64) []byte {
-	if len(r.tail) == 0 || timestamp != r.timestamp {
-		r.timestamp = timestamp
-		r.tail = append(r.tail[:0], `,"timestamp":`...)
-		r.tail = append(strconv.AppendInt(r.tail, timestamp, 10), '}')
+	if offset != r.offset+1 || partition != r.partition || timestamp != r.timestamp || !r.next() {
+		r.partition, r.timestamp = partition, timestamp
+		r.text = append(r.text[:0], `{"partition":`...)
+		r.text = strconv.AppendInt(r.text, int64(partition), 10)
+		r.text = append(r.text, `,"offset":`...)
+		r.from = len(r.text)
+		r.text = strconv.AppendInt(r.text, int64(offset), 10)
+		r.to = len(r.text)
+		r.text = append(r.text, `,"timestamp":`...)
+		r.text = append(strconv.AppendInt(r.text, timestamp, 10), '}')
 	}
-	dst = append(dst, `{"partition":`...)
-	dst = strconv.AppendInt(dst, int64(partition), 10)
-	dst = append(dst, `,"offset":`...)
-	dst = strconv.AppendInt(dst, int64(offset), 10)
-	return append(dst, r.tail...)
+	r.offset = offset
+	return append(dst, r.text...)
+}
+
+// next counts the offset in the text up, unless it is not there, is negative, or gets
+// another digit.
+func (r *Results) next() bool {
+	if r.offset < 0 {
+		return false
+	}
+	for i := r.to - 1; i >= r.from; i-- {
+		if r.text[i] != '9' {
+			r.text[i]++
+			return true
+		}
+		r.text[i] = '0'
+	}
+	return false
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"tidewire/internal/model"
 	"tidewire/storage/record"
 
 	"github.com/stretchr/testify/assert"
@@ -205,4 +206,25 @@ func TestResultsOfOneAnswerHaveEachTheirOwnNumbers(t *testing.T) {
 	}
 	const one = `{"partition":1,"offset":2,"timestamp":`
 	assert.Equal(t, one+"5}"+one+"5}"+one+"1700000000000}"+one+"0}"+one+"0}"+one+"5}", string(b))
+}
+
+func TestResultsThatAreCountedUpAreAsWrittenAnew(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		var r Results
+		offset := model.Offset(rapid.SampledFrom([]int64{-2, 0, 7, 98, 999_990, 1 << 62}).Draw(t, "first offset"))
+		partition, ts := model.PartitionID(0), int64(0)
+		for range rapid.IntRange(1, 200).Draw(t, "results") {
+			switch rapid.IntRange(0, 30).Draw(t, "step") {
+			case 0:
+				partition++
+			case 1:
+				ts++
+			case 2:
+				offset += 9
+			}
+			require.Equal(t, string(AppendResult(nil, partition, offset, ts)), string(r.Append(nil, partition, offset, ts)))
+			offset++
+		}
+	})
 }

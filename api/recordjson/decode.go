@@ -1,6 +1,7 @@
 package recordjson
 
 import (
+	"bytes"
 	"math"
 	"strconv"
 	"strings"
@@ -262,6 +263,9 @@ func (d *decoder) depth() int {
 // record reads the record object at i and appends it to the request.
 func (d *decoder) record(i int) int {
 	d.count++
+	if end := d.simple(i); end >= 0 {
+		return end
+	}
 	var f fields
 	var rec Rec
 	tooDeep := d.tooDeep
@@ -292,6 +296,56 @@ func (d *decoder) record(i int) int {
 	}
 	d.finish(&f, &rec)
 	return i
+}
+
+// How the members begin of which nearly all records consist.
+const (
+	keyMember   = `"key":`
+	valueMember = `"value":`
+)
+
+// simple reads the record at i where it is one of key and value alone, each given once, as
+// a string without escapes, the way that JSON libraries write it. It answers −1 for any
+// other, which record then reads from its beginning, and which it leaves no trace of.
+func (d *decoder) simple(i int) int {
+	if !d.plain || d.count > MaxRecords {
+		return -1
+	}
+	var key, value []byte
+	for b := d.buf; ; {
+		if i++; i < len(b) && b[i] == ' ' { // behind a brace or a comma
+			i++
+		}
+		part, start := &value, i+len(valueMember)
+		switch {
+		case start < len(b) && string(b[i:start]) == valueMember:
+		case i+len(keyMember) < len(b) && string(b[i:i+len(keyMember)]) == keyMember:
+			part, start = &key, i+len(keyMember)
+		default:
+			return -1
+		}
+		if b[start] == ' ' {
+			start++
+		}
+		if *part != nil || start >= len(b) || b[start] != '"' {
+			return -1
+		}
+		start++
+		n := bytes.IndexByte(b[start:], '"')
+		i = start + n + 1
+		if n < 0 || i >= len(b) {
+			return -1
+		}
+		*part = b[start : start+n : start+n]
+		switch b[i] {
+		case ',':
+		case '}':
+			d.req.Records = append(d.req.Records, Rec{Key: key, Value: value})
+			return i + 1
+		default:
+			return -1
+		}
+	}
 }
 
 func (d *decoder) unexpected(name []byte, bit int) {

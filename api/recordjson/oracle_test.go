@@ -110,6 +110,8 @@ func checkBody(t require.TestingT, body []byte) {
 
 var seeds = []string{
 	`{"records":[{"key":"k","value":"v"},{"value":{"a":[1,2.5e-3,null]}}]}`,
+	`{"records":[{"key":"k","value":"v"},{"value":""},{"value": "w", "key": "k"},{"key":"k"}]}`,
+	`{"records":[{"key":"k","value":"v","key":"l"},{"value":"v","timestamp":1},{"value": null, "key": "k"},{"value":7}]}`,
 	`{"records":[{"value_encoding":"base64","value":"aGVsbG8="},{"key":null,"partition":1,"timestamp":2,"partition_key":"x"}]}`,
 	`{"records":[{"headers":[{"name":"a","value":"b","encoding":"text"},{"name":"a","value":null,"encoding":null}]}]}`,
 	`{"records":[{"headers":{"a":"\ud83d\ude00","b":1}},{"value":"\u0041\n\ud800"}]}`,

@@ -1,6 +1,7 @@
 package recordjson
 
 import (
+	"bytes"
 	"encoding/binary"
 	"math/bits"
 )
@@ -28,6 +29,7 @@ type scanner struct {
 	newline bool   // CR or LF stood between tokens; sticky
 	tooDeep bool   // nesting went beyond limit; sticky
 	strict  bool   // stop at the first of lone, newline and tooDeep
+	plain   bool   // buf is printable ASCII without a backslash: a string ends at its next quote
 
 	kinds [inlineDepth / 64]uint64 // bit per level: 1 for an object, 0 for an array
 	more  []uint64                 // the same for deeper levels
@@ -87,6 +89,12 @@ func nextSpecial(b []byte, i int) int {
 // str reads the string whose opening quote is at i.
 func (s *scanner) str(i int) int {
 	s.escape = false
+	if s.plain {
+		if n := bytes.IndexByte(s.buf[i+1:], '"'); n >= 0 {
+			return i + n + 2
+		}
+		return s.fail(len(s.buf), "the text ends inside a string")
+	}
 	i = nextSpecial(s.buf, i+1)
 	if i < len(s.buf) && s.buf[i] == '"' {
 		return i + 1

@@ -114,6 +114,8 @@ func (a *API) matchingACLs(f metadata.ACLFields) []*metadata.ACL {
 //	@Param		body	body		ACLRule	true	"the rule"
 //	@Success	200		{object}	ACLView	"an equal rule was there"
 //	@Success	201		{object}	ACLView
+//	@Header		200		{string}	ETag		"the rule's entity tag"
+//	@Header		201		{string}	ETag		"the rule's entity tag"
 //	@Header		201		{string}	Location	"a list of this rule"
 //	@Router		/v1/acls [post]
 func (a *API) createACL(c *route.Call) error {
@@ -144,11 +146,12 @@ func (a *API) createACL(c *route.Call) error {
 	if err != nil {
 		return err
 	}
+	v := aclView(r)
 	if existed {
-		return c.JSON(http.StatusOK, aclView(r))
+		return c.Resource(http.StatusOK, metadata.ETag(v.ETag), v)
 	}
 	c.Header("Location", c.Prefix()+"/v1/acls?"+aclQuery(r))
-	return c.JSON(http.StatusCreated, aclView(r))
+	return c.Resource(http.StatusCreated, metadata.ETag(v.ETag), v)
 }
 
 // aclQuery filters for exactly one rule.

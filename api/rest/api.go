@@ -50,6 +50,8 @@ type Config struct {
 	MetricsPublic bool
 	// Inflight bounds the bytes of lines under way; nil: nothing does.
 	Inflight *inflight.Budget
+	// MaxWebSockets is how many the node holds open, which /v1/info tells.
+	MaxWebSockets int
 }
 
 // API is the REST door.
@@ -67,6 +69,7 @@ type API struct {
 	metricsPublic  bool
 	metricsHandler http.Handler
 	inflight       *inflight.Budget
+	maxWebSockets  int
 	browses        atomic.Int64 // reads over partitions under way
 }
 
@@ -76,6 +79,6 @@ func New(c Config) *API {
 		broker: c.Broker, service: c.Auth.Service, tokens: c.Auth.Tokens, authz: c.Auth.Authorizer, decider: c.Auth.Authorizer,
 		cluster: c.Cluster, process: c.Process, logger: c.Logger, now: c.Now, version: c.Version,
 		metricsPublic: c.MetricsPublic, metricsHandler: c.Metrics,
-		inflight: c.Inflight,
+		inflight: c.Inflight, maxWebSockets: c.MaxWebSockets,
 	}
 }

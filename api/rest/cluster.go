@@ -23,6 +23,7 @@ type ClusterView struct {
 	UnderReplicatedPartitions int          `json:"under_replicated_partitions"`
 	UnderMinISRPartitions     int          `json:"under_min_isr_partitions"`
 	Actions                   []string     `json:"actions"`
+	ETag                      string       `json:"etag"` // changes with any of the metadata
 }
 
 // BrokerView is one node.
@@ -91,6 +92,7 @@ func (a *API) brokerView(b *metadata.Broker, l load) BrokerView {
 //	@Summary	The cluster
 //	@Tags		Cluster
 //	@Success	200	{object}	ClusterView
+//	@Header		200	{string}	ETag	"the metadata's entity tag"
 //	@Router		/v1/cluster [get]
 func (a *API) getCluster(c *route.Call) error {
 	if err := a.broker.MayDescribeCluster(c.Request.Context(), c.Caller()); err != nil {
@@ -99,6 +101,7 @@ func (a *API) getCluster(c *route.Call) error {
 	img := a.cluster.Image()
 	v := ClusterView{
 		ClusterID: img.Cluster().ID, Name: img.Cluster().Name, Version: a.version, Brokers: []BrokerView{}, Actions: []string{},
+		ETag: strconv.FormatUint(img.Index(), 10),
 	}
 	if id, ok := a.cluster.Controller(); ok {
 		v.Controller = new(int32(id))
@@ -111,7 +114,7 @@ func (a *API) getCluster(c *route.Call) error {
 		v.Topics++
 		a.countPartitions(&v, t)
 	}
-	return c.JSON(http.StatusOK, v)
+	return c.Resource(http.StatusOK, metadata.ETag(v.ETag), v)
 }
 
 func (a *API) countPartitions(v *ClusterView, t *metadata.Topic) {

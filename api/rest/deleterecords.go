@@ -19,7 +19,7 @@ type RecordDeletionRequest struct {
 type PartitionDeletion struct {
 	Partition *int32 `json:"partition" binding:"required"`
 	// An offset, or the text high_watermark for all committed records.
-	BeforeOffset any `json:"before_offset" binding:"required"`
+	BeforeOffset any `json:"before_offset" binding:"required" extensions:"x-kinds=integer|string"`
 }
 
 // RecordDeletion says where the partitions begin now, in the order of the request.
@@ -44,6 +44,7 @@ const highWatermark = "high_watermark"
 //	@Summary	Delete the oldest records
 //	@Tags		Topics
 //	@Param		topic	path		string					true	"name"
+//	@Param		dry_run	query		bool					false	"change nothing, tell where the partitions would begin"
 //	@Param		body	body		RecordDeletionRequest	true	"up to where"
 //	@Success	200		{object}	RecordDeletion
 //	@Router		/v1/topics/{topic}/delete-records [post]
@@ -57,7 +58,11 @@ func (a *API) deleteRecords(c *route.Call) error {
 	if err != nil {
 		return err
 	}
-	done, err := a.broker.DeleteRecords(c.Request.Context(), c.Caller(), c.PathValue("topic"), what)
+	dry, err := c.QueryBool("dry_run")
+	if err != nil {
+		return err
+	}
+	done, err := a.broker.DeleteRecords(c.Request.Context(), c.Caller(), c.PathValue("topic"), what, dry)
 	if err != nil {
 		return err
 	}

@@ -49,6 +49,8 @@ type Limits struct {
 	MaxPartitions        int   `json:"max_partitions"`
 	MaxJSONDepth         int   `json:"max_json_depth"`
 	MaxTopicsPerDeletion int   `json:"max_topics_per_deletion"`
+	MaxInflightBytes     int64 `json:"max_inflight_bytes"` // that requests and frames under way hold together; beyond it is 429
+	MaxWebSockets        int   `json:"max_websockets"`     // open on this node at a time; beyond it is 429
 }
 
 // features names what is built, so that clients need not guess by version.
@@ -99,6 +101,7 @@ func (a *API) info(c *route.Call) error {
 		Limits: Limits{
 			MaxRequestBytes: maxProduceBody, MaxRecordsPerRequest: recordjson.MaxRecords, MaxFetchRecords: maxFetchRecords,
 			MaxFetchBytes: maxFetchBytes, MaxWaitMs: maxWaitMs, MaxTopicsPerDeletion: broker.MaxDeletions, MaxPartitions: broker.MaxPartitions, MaxJSONDepth: strictjson.MaxDepth,
+			MaxInflightBytes: a.inflight.Max(), MaxWebSockets: a.maxWebSockets,
 		},
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"mime"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -294,6 +295,9 @@ func (s *produceScratch) take(recs []recordjson.Rec, path *model.PartitionID) er
 	if path == nil {
 		return nil
 	}
+	if len(s.routing) == 0 {
+		s.routing = zeros(s.routing, len(recs))
+	}
 	for i := range s.routing {
 		to := &s.routing[i]
 		if to.HasPartition && to.Partition != *path {
@@ -305,22 +309,34 @@ func (s *produceScratch) take(recs []recordjson.Rec, path *model.PartitionID) er
 }
 
 // FromJSON gives decoded records the shape of a produce request, in the memory of records
-// and routing, whose content it replaces. The bytes stay where they are.
+// and routing, whose content it replaces. The bytes stay where they are. The routing is
+// empty where no record asks for any.
 func FromJSON(recs []recordjson.Rec, records []record.Record, routing []broker.Routing) ([]record.Record, []broker.Routing) {
-	records, routing = records[:0], routing[:0]
+	records, routing = slices.Grow(records[:0], len(recs))[:len(recs)], routing[:0]
 	for i := range recs {
-		r := &recs[i]
-		ts := broker.NoTimestamp
-		if r.HasTimestamp {
-			ts = r.Timestamp
+		from, to := &recs[i], &records[i]
+		to.Offset, to.Timestamp, to.Key, to.Value, to.Headers = 0, broker.NoTimestamp, from.Key, from.Value, from.Headers
+		if from.HasTimestamp {
+			to.Timestamp = from.Timestamp
 		}
-		records = append(records, record.Record{Timestamp: ts, Key: r.Key, Value: r.Value, Headers: r.Headers})
-		routing = append(routing, broker.Routing{
-			Partition: r.Partition, HasPartition: r.HasPartition,
-			PartitionKey: r.PartitionKey, HasPartitionKey: r.HasPartitionKey,
-		})
+		if from.HasPartition || from.HasPartitionKey {
+			if len(routing) == 0 {
+				routing = zeros(routing, len(recs))
+			}
+			routing[i] = broker.Routing{
+				Partition: from.Partition, HasPartition: from.HasPartition,
+				PartitionKey: from.PartitionKey, HasPartitionKey: from.HasPartitionKey,
+			}
+		}
 	}
 	return records, routing
+}
+
+// zeros is n zero values in the memory of s.
+func zeros[T any](s []T, n int) []T {
+	s = slices.Grow(s[:0], n)[:n]
+	clear(s)
+	return s
 }
 
 func (a *API) submit(c *route.Call, s *produceScratch) error {

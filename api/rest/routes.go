@@ -67,7 +67,7 @@ func (a *API) topicRoutes() []*route.Route {
 		{Method: get, Path: one, ID: "getTopic", Needs: "describe topic", Handle: a.getTopic},
 		{Method: patch, Path: one, ID: "updateTopic", Needs: "alter topic", Body: route.JSON, Query: []string{"dry_run"}, Handle: a.updateTopic},
 		{Method: remove, Path: one, ID: "deleteTopic", Needs: "delete topic", Query: []string{"dry_run"}, Handle: a.deleteTopic},
-		{Method: post, Path: one + "/delete-records", ID: "deleteRecords", Needs: "delete topic", Body: route.JSON, Handle: a.deleteRecords},
+		{Method: post, Path: one + "/delete-records", ID: "deleteRecords", Needs: "delete topic", Body: route.JSON, Query: []string{"dry_run"}, Handle: a.deleteRecords},
 		{Method: get, Path: one + "/offsets", ID: "topicOffsets", Needs: "describe topic", Query: []string{"timestamp"}, Handle: a.topicOffsets},
 		{Method: get, Path: one + "/access", ID: "topicAccess", Needs: admins, Query: route.ListQuery, Handle: a.topicAccess},
 	}

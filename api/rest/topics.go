@@ -37,7 +37,7 @@ type TopicCreate struct {
 	Partitions        *int   `json:"partitions" minimum:"1" maximum:"10000" extensions:"x-nullable"` // default: num.partitions of the cluster, 1 unless set
 	ReplicationFactor *int   `json:"replication_factor" minimum:"1" extensions:"x-nullable"`         // default: default.replication.factor of the cluster; 3 where there are as many nodes, else 1
 	// Settings by name; values are strings, numbers or booleans.
-	Config map[string]string `json:"config"`
+	Config map[string]string `json:"config" extensions:"x-kinds=string|number|boolean"`
 }
 
 // TopicUpdate raises the number of partitions.

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"tidewire/api/coding"
 	"tidewire/auth"
@@ -44,13 +45,33 @@ func (g *Gate) byBearer(c *Call, h []string) error {
 		return model.Errorf(model.Unauthenticated, "the Authorization header must be: Bearer <token>")
 	}
 	token := strings.TrimSpace(v[len(scheme):])
-	p, err := g.tokens.Verify(c.Request.Context(), token)
+	ctx := c.Request.Context()
+	memory, _ := ctx.Value(MemoryKey).(*Memory)
+	if memory == nil {
+		memory = &Memory{} // a connection that remembers nothing
+	}
+	last := memory.token.Load()
+	p, seen, err := g.tokens.VerifyAgain(ctx, token, last)
 	if err != nil {
 		return err
 	}
-	c.Principal, c.Credential = p, g.tokens.Credential(token)
+	if seen != last {
+		memory.token.Store(seen)
+	}
+	c.Principal, c.Credential = p, seen.Credential()
 	return nil
 }
+
+// Memory is what the gate remembers of a client's connection from one request to the next.
+type Memory struct {
+	token atomic.Pointer[auth.Seen]
+}
+
+// MemoryKey is the key of a request's context for the *Memory of its connection, where that
+// has one.
+var MemoryKey any = memoryKey{}
+
+type memoryKey struct{}
 
 // takesTicket reports whether a ticket may open what is asked for: a WebSocket or a stream
 // of events, for which browsers let a page set no header.

@@ -212,10 +212,26 @@ func (c *Call) Bytes(status int, mediaType string, b []byte) {
 	if !c.Route.Records {
 		b = coding.Answer(h, c.Request.Header["Accept-Encoding"], b)
 	}
-	h["Content-Length"] = []string{strconv.Itoa(len(b))}
+	h["Content-Length"] = lengthOf(b)
 	h["Cache-Control"] = NoStore
 	c.Writer.WriteHeader(status)
 	_, _ = c.Writer.Write(b) // the client may be gone
+}
+
+// smallLengths are the values of Content-Length up to some size, which all answers share: they
+// must not be changed.
+var smallLengths = func() (all [512][]string) {
+	for n := range all {
+		all[n] = []string{strconv.Itoa(n)}
+	}
+	return all
+}()
+
+func lengthOf(b []byte) []string {
+	if len(b) < len(smallLengths) {
+		return smallLengths[len(b)]
+	}
+	return []string{strconv.Itoa(len(b))}
 }
 
 // NoStore is the Cache-Control of every answer, as a value of http.Header that all share:

@@ -49,49 +49,58 @@ type keyed[T any] struct {
 	key  any
 }
 
-// Serve answers with the page that the query asks for. The query is checked before
-// items is called, which authorises the caller and gives what it may see.
+// Serve answers with the page that the query asks for.
 func (l *Listing[T, V]) Serve(c *Call, items func() ([]T, error)) error {
-	limit, err := c.QueryInt("limit", IntRange{Def: 100, Min: 1, Max: 1000})
+	page, err := l.Page(c, items)
 	if err != nil {
 		return err
+	}
+	return c.JSON(http.StatusOK, page)
+}
+
+// Page makes the page that the query asks for. The query is checked before items is
+// called, which authorises the caller and gives what it may see.
+func (l *Listing[T, V]) Page(c *Call, items func() ([]T, error)) (page Page[any], err error) {
+	limit, err := c.QueryInt("limit", IntRange{Def: 100, Min: 1, Max: 1000})
+	if err != nil {
+		return page, err
 	}
 	want, key, descending, err := l.order(c)
 	if err != nil {
-		return err
+		return page, err
 	}
 	start, err := startOf(c, want)
 	if err != nil {
-		return err
+		return page, err
 	}
-	fields, err := l.fields(c)
+	fields, err := Fields[V](c)
 	if err != nil {
-		return err
+		return page, err
 	}
 	all, err := items()
 	if err != nil {
-		return err
+		return page, err
 	}
 	found := l.filter(all, want, key)
 	slices.SortFunc(found, func(a, b keyed[T]) int { return compareKeyed(a.key, a.name, b.key, b.name, descending) })
 	rest := after(found, start, descending)
-	page := Page[any]{Items: []any{}, Total: len(found)}
+	page = Page[any]{Items: []any{}, Total: len(found)}
 	for i, k := range rest {
 		if i == int(limit) {
 			want.Key, want.Name = rest[i-1].key, rest[i-1].name
 			page.NextPageToken, err = want.encode()
 			if err != nil {
-				return err
+				return page, err
 			}
 			break
 		}
-		v, err := project(l.View(k.item), fields)
+		v, err := Project(l.View(k.item), fields)
 		if err != nil {
-			return err
+			return page, err
 		}
 		page.Items = append(page.Items, v)
 	}
-	return c.JSON(http.StatusOK, page)
+	return page, nil
 }
 
 func (l *Listing[T, V]) order(c *Call) (want pageToken, key func(T) any, descending bool, err error) {
@@ -154,7 +163,7 @@ func startOf(c *Call, want pageToken) (*pageToken, error) {
 	}
 	var t pageToken
 	raw, err := base64.RawURLEncoding.DecodeString(s)
-	if err != nil || json.Unmarshal(raw, &t) != nil {
+	if err != nil || json.Unmarshal(raw, &t) != nil || t.Name == "" {
 		return nil, model.Invalid("query:page_token", "this is not a page token that a list has given")
 	}
 	if t.Sort != want.Sort || t.Prefix != want.Prefix || t.Q != want.Q {
@@ -186,7 +195,9 @@ func (t pageToken) encode() (*string, error) {
 	return &s, nil
 }
 
-func (l *Listing[T, V]) fields(c *Call) ([]string, error) {
+// Fields are the names in the query's fields, which must be of members that items of type V
+// have; nil without the parameter.
+func Fields[V any](c *Call) ([]string, error) {
 	s, ok := c.Only("fields")
 	if !ok {
 		return nil, nil
@@ -214,8 +225,8 @@ func members(v any) (map[string]json.RawMessage, error) {
 	return m, json.Unmarshal(b, &m)
 }
 
-// project leaves only the named fields of a view; all without names.
-func project(v any, fields []string) (any, error) {
+// Project leaves only the named fields of a view; all without names.
+func Project(v any, fields []string) (any, error) {
 	if fields == nil {
 		return v, nil
 	}

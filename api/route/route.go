@@ -8,11 +8,13 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/gin-gonic/gin"
 
 	"tidewire/api/coding"
 	"tidewire/api/problem"
+	"tidewire/api/strictjson"
 	"tidewire/broker/quota"
 	"tidewire/internal/model"
 )
@@ -69,6 +71,8 @@ type Route struct {
 	Stream bool
 
 	unbuilt headerNames // of Unbuilt.Headers, made by Register
+	last    atomic.Pointer[goodQuery]
+	strange atomic.Uint32 // queries that were not the last one
 }
 
 // Built reports whether the route does something yet.
@@ -133,11 +137,7 @@ func (g *Gate) answer(c *Call) error {
 
 // run makes the checks in the order of precedence that the contract fixes.
 func (g *Gate) run(c *Call) error {
-	c.query = noQuery
-	var queryErr error
-	if raw := c.Request.URL.RawQuery; raw != "" {
-		c.query, queryErr = parseQuery(raw)
-	}
+	known, queryErr := c.parseQuery()
 	if err := g.authenticate(c); err != nil {
 		return err
 	}
@@ -149,10 +149,11 @@ func (g *Gate) run(c *Call) error {
 	if queryErr != nil {
 		return model.Invalid("query:", "the query is not validly encoded")
 	}
-	if !c.Route.Stream {
+	if !c.Route.Stream && !known {
 		if err := checkQuery(c); err != nil {
 			return err
 		}
+		c.rememberQuery()
 	}
 	if err := c.decodePath(); err != nil {
 		return err
@@ -162,10 +163,73 @@ func (g *Gate) run(c *Call) error {
 		defer b.Release()
 		c.Request.Body, c.Request.ContentLength = b, -1
 	}
+	if c.Route.Body == NoBody && c.Request.Method == http.MethodPost {
+		if err := refuseBody(c); err != nil {
+			return err
+		}
+	}
 	return c.Route.Handle(c)
 }
 
+// refuseBody reads the body of a POST that takes none: members of an object would be passed
+// over, and the client would think that they did something. An empty object says nothing. What
+// comes with GET or DELETE has no meaning (RFC 9110 §9.3) and is not looked at.
+func refuseBody(c *Call) error {
+	if c.Request.Body == nil || c.Request.Body == http.NoBody {
+		return nil
+	}
+	return c.ReadBody(func(b []byte) error {
+		if len(b) == 0 {
+			return nil
+		}
+		if err := RequireJSON(c.Request.Header); err != nil {
+			return err
+		}
+		return strictjson.Decode(b, new(struct{}))
+	})
+}
+
 var noQuery = url.Values{}
+
+// goodQuery is a query that a route has accepted: most clients send the same one again and
+// again. It does not change.
+type goodQuery struct {
+	raw    string
+	values url.Values
+}
+
+// maxGoodQuery bounds the queries that are remembered, in bytes.
+const maxGoodQuery = 64
+
+// parseQuery reads the query. known says that checkQuery has accepted it before.
+func (c *Call) parseQuery() (known bool, err error) {
+	raw := c.Request.URL.RawQuery
+	if c.query = noQuery; raw == "" {
+		return true, nil
+	}
+	if last := c.Route.last.Load(); last != nil && last.raw == raw {
+		c.query = last.values
+		return true, nil
+	}
+	c.query, err = parseQuery(raw)
+	return false, err
+}
+
+// rememberEvery is how many other queries come before one is remembered, so that clients whose
+// queries all differ pay little for it.
+const rememberEvery = 8
+
+// rememberQuery keeps a query that was accepted, but for one with a ticket, which is a secret.
+func (c *Call) rememberQuery() {
+	raw := c.Request.URL.RawQuery
+	if len(raw) > maxGoodQuery || c.query.Has("ticket") || c.Route.strange.Add(1)%rememberEvery != 1 {
+		return
+	}
+	raw = strings.Clone(raw) // it lies in the memory of a whole head, in which there is a token
+	if values, err := parseQuery(raw); err == nil {
+		c.Route.last.Store(&goodQuery{raw, values})
+	}
+}
 
 // checks come after authentication, in this order.
 var checks = []func(*Call) error{checkLength, checkContentType, checkAccept, checkQuota, checkBuilt}
@@ -245,8 +309,12 @@ func checkContentType(c *Call) error {
 	switch {
 	case c.Route.Content != nil && c.Route.Built():
 		return c.Route.Content(c)
-	case c.Route.Body != JSON || c.Request.Body == nil || c.Request.Body == http.NoBody:
+	case c.Request.Body == nil || c.Request.Body == http.NoBody:
 		return nil // without a body there is nothing to have a type: decode asks for one
+	case c.Route.Body == NoBody && c.Request.Method == http.MethodPost && c.Request.ContentLength > 0:
+		return RequireJSON(c.Request.Header)
+	case c.Route.Body != JSON:
+		return nil
 	}
 	return RequireJSON(c.Request.Header)
 }

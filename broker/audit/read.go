@@ -43,16 +43,19 @@ type Query struct {
 	Action    string
 	Resource  string // "topic:orders", "topic" or orders
 	Outcome   string
+	Prefix    string     // start of the resource
 	Text      string     // part of the entry's JSON, in any case
 	From, To  *time.Time // entries from then on, and before then
+
+	OldestFirst bool // else the newest
 }
 
 // filtered reports whether some entries are not wanted.
 func (q *Query) filtered() bool {
-	return q.Principal != "" || q.Action != "" || q.Resource != "" || q.Outcome != "" || q.Text != "" || q.From != nil || q.To != nil
+	return q.Prefix != "" || q.Principal != "" || q.Action != "" || q.Resource != "" || q.Outcome != "" || q.Text != "" || q.From != nil || q.To != nil
 }
 
-// Page is a page of entries, newest first. It may be short, even empty, and yet have a next
+// Page is a page of entries. It may be short, even empty, and yet have a next
 // one, where much had to be looked at.
 type Page struct {
 	Items []json.RawMessage
@@ -94,22 +97,20 @@ func (r *reading) read(ctx context.Context, b *broker.Broker, c broker.Caller) e
 	if err := r.bound(ctx, b, c); err != nil || r.done {
 		return err
 	}
-	req := broker.BrowseRequest{
-		Topic: auth.AuditTopic, Direction: new(browse.Backward), From: broker.Position{Kind: broker.Latest}, BufferBytes: pageWork, Lasts: true,
-	}
-	if r.q.To != nil {
-		req.From = broker.Position{Kind: broker.AtTime, Value: r.q.To.Add(disorder).UnixMilli()}
+	req := broker.BrowseRequest{Topic: auth.AuditTopic, Direction: new(browse.Backward), From: r.start(), BufferBytes: pageWork, Lasts: true}
+	if r.q.OldestFirst {
+		*req.Direction = browse.Forward
 	}
 	if r.q.PageToken != "" {
 		cursor, ok := browse.ParseCursor(r.q.PageToken)
-		if !ok || cursor.Direction != browse.Backward || cursor.Before {
-			return badToken()
+		if !ok || cursor.Direction != *req.Direction || cursor.Before {
+			return BadToken()
 		}
 		req.Cursor = cursor
 	}
 	x, err := b.Browse(ctx, c, &req)
 	if model.HasCode(err, model.InvalidArgument) {
-		return badToken()
+		return BadToken()
 	}
 	if err != nil {
 		return err
@@ -118,7 +119,21 @@ func (r *reading) read(ctx context.Context, b *broker.Broker, c broker.Caller) e
 	return r.fill(ctx, x)
 }
 
-func badToken() error {
+// start is where the first page begins.
+func (r *reading) start() broker.Position {
+	switch {
+	case r.q.OldestFirst && r.q.From != nil: // what lies before the first entry of that time is older
+		return broker.Position{Kind: broker.AtTime, Value: max(0, r.q.From.UnixMilli())}
+	case r.q.OldestFirst:
+		return broker.Position{Kind: broker.Earliest}
+	case r.q.To != nil:
+		return broker.Position{Kind: broker.AtTime, Value: r.q.To.Add(disorder).UnixMilli()}
+	}
+	return broker.Position{Kind: broker.Latest}
+}
+
+// BadToken is the error for a page token that is none.
+func BadToken() error {
 	return model.Invalid("query:page_token", "this is not a page token that the audit log has given")
 }
 
@@ -169,6 +184,10 @@ func (r *reading) visit(it browse.Item) browse.Verdict {
 		r.done = true
 		return browse.StopBefore
 	}
+	if r.q.OldestFirst && r.q.To != nil && it.Record.Timestamp >= r.q.To.Add(disorder).UnixMilli() {
+		r.done = true
+		return browse.StopBefore
+	}
 	if !r.wants(it.Record) {
 		return browse.Go
 	}
@@ -196,7 +215,7 @@ func (r *reading) wants(rec *record.Record) bool {
 	kind, name, _ := strings.Cut(e.Resource, ":")
 	_, user, _ := strings.Cut(principal, ":")
 	return oneOf(q.Principal, principal, user) && oneOf(q.Action, e.Action) && oneOf(q.Outcome, string(e.Outcome)) &&
-		oneOf(q.Resource, e.Resource, kind, name) && (r.text == "" || strings.Contains(strings.ToLower(string(rec.Value)), r.text))
+		oneOf(q.Resource, e.Resource, kind, name) && strings.HasPrefix(e.Resource, q.Prefix) && (r.text == "" || strings.Contains(strings.ToLower(string(rec.Value)), r.text))
 }
 
 // oneOf reports whether a text that was asked for is one of those there are.

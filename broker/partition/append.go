@@ -104,7 +104,7 @@ func (p *Partition) admitLocked(s *Slice) error {
 func (p *Partition) joinLocked(s *Slice) bool {
 	size := 0
 	for _, i := range s.Select {
-		size += sizeBound(&s.Records[i])
+		size += s.Records[i].SizeBound()
 	}
 	s.size = size
 	if record.HeaderSize+size > p.settings.MaxMessageBytes {
@@ -125,15 +125,6 @@ func (p *Partition) joinLocked(s *Slice) bool {
 	p.open = append(p.open, s)
 	p.openUrgent = p.openUrgent || s.Acks != AcksAll
 	return true
-}
-
-// sizeBound is the most that a record can take in a batch, wherever it stands in it.
-func sizeBound(r *record.Record) int {
-	n := len(r.Key) + len(r.Value)
-	for i := range r.Headers {
-		n += len(r.Headers[i].Name) + len(r.Headers[i].Value)
-	}
-	return record.RecordSizeBound(n, len(r.Headers))
 }
 
 // sealLocked appends the open batch and answers or queues its slices.

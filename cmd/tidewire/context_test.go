@@ -169,9 +169,10 @@ func TestWhatIsNotBuiltSaysSo(t *testing.T) {
 func TestEachOfSeveralTopicsIsTriedForDeletion(t *testing.T) {
 	t.Parallel()
 	s := clienttest.New(t)
-	s.Reply("DELETE", "/v1/topics/a", 204, "")
-	s.Reply("DELETE", "/v1/topics/b", 404, `{"code":"unknown-topic","status":404,"detail":"there is no topic b","request_id":"r1"}`)
-	s.Reply("DELETE", "/v1/topics/c", 204, "")
+	const gone = `"problem":null,"partitions":1,"records":2,"size_bytes":3`
+	const results = `{"results":[{"name":"a",` + gone + `},{"name":"b","problem":{"code":"unknown-topic","status":404,"detail":"there is no topic b","request_id":"r1"},` +
+		`"partitions":null,"records":null,"size_bytes":null},{"name":"c",` + gone + `}]}`
+	s.Reply("POST", "/v1/topics/delete", 200, results)
 	sh := newShell(t, s)
 	code, out, errOut := sh.run("", "topic", "delete", "a", "b", "c")
 	assert.Equal(t, 1, code)
@@ -179,7 +180,14 @@ func TestEachOfSeveralTopicsIsTriedForDeletion(t *testing.T) {
 	assert.Contains(t, errOut, "topic b: unknown-topic (404): there is no topic b\n  request: r1")
 	code, out, _ = sh.run("", "topic", "delete", "a", "b", "c", "-o", "json")
 	assert.Equal(t, 1, code)
-	assert.JSONEq(t, `{"results":[{"name":"a","problem":null},{"name":"b","problem":{"code":"unknown-topic","status":404,"detail":"there is no topic b","request_id":"r1"}},{"name":"c","problem":null}]}`, out)
+	assert.JSONEq(t, results, out)
+	code, out, errOut = sh.run("", "topic", "delete", "a", "b", "c", "--dry-run")
+	assert.Equal(t, 1, code)
+	assert.Contains(t, out, "a     1           2        3")
+	assert.Contains(t, errOut, "there is no topic b")
+	require.Len(t, s.Calls(), 3, "one request each time")
+	assert.Equal(t, `{"names":["a","b","c"]}`, s.Calls()[0].Body)
+	assert.Equal(t, "dry_run=true", s.Calls()[2].Query)
 }
 
 func TestRecordsOfPlainInputGetKeyHeadersAndPartition(t *testing.T) {

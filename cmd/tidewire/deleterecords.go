@@ -14,6 +14,7 @@ import (
 func (a *app) topicDeleteRecords() *cobra.Command {
 	var format, before string
 	var partitions []int32
+	var dry bool
 	c := &cobra.Command{
 		Use: "delete-records TOPIC", Short: "Delete the oldest records of partitions", Args: cobra.ExactArgs(1),
 		Long: "Delete the records of partitions that lie below an offset; the record at the offset stays.\n" +
@@ -36,7 +37,7 @@ func (a *app) topicDeleteRecords() *cobra.Command {
 				in = append(in, map[string]any{"partition": p, "before_offset": upTo})
 			}
 			var raw json.RawMessage
-			call := client.Request{Method: http.MethodPost, Path: topicPath(args[0], "delete-records"), Body: map[string]any{"partitions": in}}
+			call := client.Request{Method: http.MethodPost, Path: topicPath(args[0], "delete-records"), Query: dryRun(dry), Body: map[string]any{"partitions": in}}
 			if err := c.Call(ctx, call, &raw); err != nil {
 				return err
 			}
@@ -51,6 +52,7 @@ func (a *app) topicDeleteRecords() *cobra.Command {
 		}),
 	}
 	formatFlag(c, &format)
+	dryRunFlag(c, &dry)
 	c.Flags().Int32SliceVarP(&partitions, "partition", "p", nil, "the partition; may be repeated")
 	c.Flags().StringVar(&before, "before-offset", "", "the first offset that stays, or high_watermark")
 	return c

@@ -225,6 +225,8 @@ func TestAdministration(t *testing.T) {
 			`{"partitions":[{"before_offset":17,"partition":3}]}`, 200, `{"partitions":[{"partition":3,"log_start_offset":20}]}`, "PARTITION  LOG_START_OFFSET\n3          20\n"},
 		{"topic delete-records t -p 0 --before-offset high-watermark -o json", "", "POST", "/v1/topics/t/delete-records",
 			`{"partitions":[{"before_offset":"high_watermark","partition":0}]}`, 200, `{"partitions":[{"partition":0,"log_start_offset":9}]}`, `"log_start_offset":9`},
+		{"topic delete-records t -p 3 --before-offset 17 --dry-run", "", "POST", "/v1/topics/t/delete-records",
+			`{"partitions":[{"before_offset":17,"partition":3}]}`, 200, `{"partitions":[{"partition":3,"log_start_offset":20}]}`, "3          20\n"},
 		{"topic config get t retention.ms", "", "GET", "/v1/topics/t/config", "", 200,
 			`{"items":[{"name":"x","value":"1"},{"name":"retention.ms","value":"-1","source":"topic","default":"604800000","unit":"ms"}]}`, "retention.ms  -1     topic   604800000  ms\n"},
 		{"topic config set t a=1 b= --unset c", "", "PATCH", "/v1/topics/t/config", `{"set":{"a":"1","b":""},"unset":["c"]}`, 200, `{}`, "Changed"},

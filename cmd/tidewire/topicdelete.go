@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 
 	"tidewire/internal/client"
 
@@ -31,53 +32,80 @@ func (a *app) topicDelete() *cobra.Command {
 	return c
 }
 
-// deletion is what became of one topic, as the interface tells it of several.
-type deletion struct {
-	Name    string          `json:"name"`
-	Problem json.RawMessage `json:"problem"` // null: it is deleted
-}
+// mostDeletions is how many topics one request names (max_topics_per_deletion of /v1/info).
+const mostDeletions = 1000
 
 var errNotDeleted = errors.New("not all topics were deleted")
 
 func (a *app) deleteTopics(ctx context.Context, c *client.Client, format string, names []string) error {
-	results := []deletion{}
-	var failed error
-	for _, name := range names {
-		err := c.Call(ctx, client.Request{Method: http.MethodDelete, Path: topicPath(name)}, nil)
-		var p *client.Problem
-		switch {
-		case err == nil:
-			results = append(results, deletion{name, nil})
-			if format == formatTable {
-				if err := a.say(format, nil, "Deleted topic %s", name); err != nil {
-					return err
-				}
-			}
-		case !errors.As(err, &p) || len(p.Raw) == 0 || len(names) == 1: // no answer: the others would fare alike
+	if len(names) == 1 {
+		if err := c.Call(ctx, client.Request{Method: http.MethodDelete, Path: topicPath(names[0])}, nil); err != nil {
 			return err
-		default:
-			results = append(results, deletion{name, p.Raw})
-			failed = errNotDeleted
-			fmt.Fprintf(a.errOut, "tidewire: topic %s: %v\n", printable(name), p)
+		}
+		if format == formatJSON {
+			return a.printJSON(map[string]any{"results": []any{map[string]any{"name": names[0], "problem": nil}}})
+		}
+		return a.say(format, nil, "Deleted topic %s", names[0])
+	}
+	results, failed := a.deleteMany(ctx, c, names, false)
+	if format == formatJSON {
+		return errors.Join(failed, a.printJSON(map[string]any{"results": results}))
+	}
+	for _, raw := range results {
+		if m, err := fields(raw); err == nil && m["problem"] == nil {
+			if err := a.say(format, nil, "Deleted topic %s", printable(fmt.Sprint(m["name"]))); err != nil {
+				return err
+			}
 		}
 	}
-	if format == formatJSON {
-		failed = errors.Join(failed, a.printJSON(map[string]any{"results": results}))
-	}
 	return failed
+}
+
+// deleteMany asks for topics in as few requests as there can be, and names those on standard
+// error that are not deleted. What was done before an error is in the results.
+func (a *app) deleteMany(ctx context.Context, c *client.Client, names []string, dry bool) (results []json.RawMessage, err error) {
+	var failed error
+	results = []json.RawMessage{}
+	for part := range slices.Chunk(names, mostDeletions) {
+		var out struct {
+			Results []json.RawMessage `json:"results"`
+		}
+		in := client.Request{Method: http.MethodPost, Path: "/v1/topics/delete", Query: dryRun(dry), Body: map[string]any{"names": part}}
+		if err := c.Call(ctx, in, &out); err != nil {
+			return results, err
+		}
+		for _, raw := range out.Results {
+			var r struct {
+				Name    string          `json:"name"`
+				Problem *client.Problem `json:"problem"`
+			}
+			if err := json.Unmarshal(raw, &r); err != nil {
+				return results, err
+			}
+			if r.Problem != nil {
+				failed = errNotDeleted
+				fmt.Fprintf(a.errOut, "tidewire: topic %s: %v\n", printable(r.Name), r.Problem)
+			}
+			results = append(results, raw)
+		}
+	}
+	return results, failed
 }
 
 // planDeletion tells what would go.
 func (a *app) planDeletion(ctx context.Context, c *client.Client, format string, names []string) error {
 	plans := &client.List{Items: []json.RawMessage{}, Total: int64(len(names))}
-	for _, name := range names {
+	var failed error
+	if len(names) == 1 {
 		var raw json.RawMessage
-		if err := c.Call(ctx, client.Request{Method: http.MethodDelete, Path: topicPath(name), Query: dryRun(true)}, &raw); err != nil {
+		if err := c.Call(ctx, client.Request{Method: http.MethodDelete, Path: topicPath(names[0]), Query: dryRun(true)}, &raw); err != nil {
 			return err
 		}
 		plans.Items = append(plans.Items, raw)
+	} else {
+		plans.Items, failed = a.deleteMany(ctx, c, names, true)
 	}
-	return a.printList(format, plans, "name", "partitions", "records", "size_bytes")
+	return errors.Join(failed, a.printList(format, plans, "name", "partitions", "records", "size_bytes"))
 }
 
 func (a *app) topicOffsets() *cobra.Command {

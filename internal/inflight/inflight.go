@@ -25,6 +25,14 @@ type Budget struct {
 // New returns a budget of so many bytes.
 func New(maxBytes int64) *Budget { return &Budget{max: maxBytes} }
 
+// Max is how many bytes may be held at a time; 0 of a nil Budget.
+func (b *Budget) Max() int64 {
+	if b == nil {
+		return 0
+	}
+	return b.max
+}
+
 // Used is how many bytes are held now.
 func (b *Budget) Used() int64 {
 	if b == nil {

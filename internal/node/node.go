@@ -311,14 +311,14 @@ func (n *Node) startServer(context.Context) error {
 	api := rest.New(rest.Config{
 		Broker: n.broker, Auth: n.auth, Cluster: n.cluster, Process: n, Logger: n.logger, Now: n.now,
 		Version: buildinfo.Version, Metrics: metrics.Handler(), Inflight: budget,
-		MetricsPublic: n.cfg.HTTP.MetricsPublic || n.cfg.Dev,
+		MetricsPublic: n.cfg.HTTP.MetricsPublic || n.cfg.Dev, MaxWebSockets: ws.DefaultMaxSockets,
 	})
 	doors := admin.New(admin.Config{Service: n.auth.Service, Authz: n.auth.Authorizer, Cluster: n.cluster, Broker: n.broker})
 	past := n.openHistory(metrics)
 	operate := ops.New(ops.Config{Broker: n.broker, Cluster: n.cluster, Now: n.now, History: past.history})
 	friends := web.AllowedOrigins(n.cfg.HTTP.CORSOrigins)
 	n.streams = ws.New(ws.Config{
-		Broker: n.broker, Tokens: n.auth.Tokens, Logger: n.logger, Now: n.now, Group: n.group, Inflight: budget,
+		Broker: n.broker, Tokens: n.auth.Tokens, Logger: n.logger, Now: n.now, Group: n.group, Inflight: budget, MaxSockets: ws.DefaultMaxSockets,
 		AllowedOrigins: func(r *http.Request) bool { return gate.OwnOrigin(r) || friends(r) },
 	})
 	n.server, err = web.New(web.Config{

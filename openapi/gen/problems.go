@@ -22,7 +22,7 @@ var commonErrors = []struct {
 	when  func(op operation) bool
 	codes []model.Code
 }{
-	{hasBody, []model.Code{model.MalformedBody}},
+	{mayHaveBody, []model.Code{model.MalformedBody}},
 	{isProtected, []model.Code{model.Unauthenticated, model.TokenExpired, model.Forbidden}},
 	{isProtectedWrite, []model.Code{model.CSRF}},
 	{isResource, []model.Code{
@@ -43,6 +43,7 @@ func isResourceWrite(op operation) bool  { return isVersioned(op.path) && isWrit
 func isProtectedWrite(op operation) bool { return isProtected(op) && isWrite(op) }
 func isWrite(op operation) bool          { return op.method != "get" && op.method != "head" }
 func hasBody(op operation) bool          { _, ok := op.node["requestBody"]; return ok }
+func mayHaveBody(op operation) bool      { return hasBody(op) || op.method == "post" }
 func isProtected(op operation) bool      { return !isPublic(op) }
 func isPublic(op operation) bool         { public, _ := op.node[xPublic].(bool); return public }
 func statusOf(c model.Code) string       { return strconv.Itoa(model.Row(c).Status) }

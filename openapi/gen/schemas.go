@@ -3,7 +3,11 @@ package main
 import "strings"
 
 // Markers that fields carry in the tag extensions:"…".
-const xOmittable = "x-omittable" // a response field that may be absent
+const (
+	xOmittable = "x-omittable" // a response field that may be absent
+	xKinds     = "x-kinds"     // the types that a value may have, such as string|number|null
+	xPairs     = "x-pairs"     // a list whose items are lists of two
+)
 
 // direction tells who writes a schema's instances. Requests are checked strictly
 // and may leave fields out; answers carry every field and may gain new ones.
@@ -75,6 +79,44 @@ func allowNull(schema object) {
 	schema["nullable"] = true
 }
 
+// giveKinds lets the values of a field, which are those of its map or its lists where it is
+// one, have each of the types that x-kinds names.
+func giveKinds(field object) {
+	if _, ok := field[xPairs]; ok {
+		items := field["items"].(object)
+		items["minItems"], items["maxItems"] = 2, 2
+		delete(field, xPairs)
+	}
+	kinds, ok := field[xKinds].(string)
+	if !ok {
+		return
+	}
+	delete(field, xKinds)
+	at := field
+	for at["items"] != nil || at["additionalProperties"] != nil {
+		inner, isMap := at["additionalProperties"].(object)
+		if !isMap {
+			inner = at["items"].(object)
+		}
+		at = inner
+	}
+	delete(at, "type")
+	delete(at, "nullable")
+	var of []any
+	for kind := range strings.SplitSeq(kinds, "|") {
+		if kind == "null" {
+			at["nullable"] = true
+			continue
+		}
+		of = append(of, object{"type": kind})
+	}
+	if len(of) == 1 {
+		at["type"] = of[0].(object)["type"]
+		return
+	}
+	at["oneOf"] = of
+}
+
 func (d *document) resolve(schema object) object {
 	for {
 		name, ok := refName(schema)
@@ -99,6 +141,7 @@ func (d *document) completeType(schema object) {
 	}
 	if properties, ok := schema["properties"].(object); ok {
 		for _, property := range properties {
+			giveKinds(property.(object))
 			allowNull(property.(object))
 		}
 	}

@@ -1,8 +1,10 @@
 package log
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -15,8 +17,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"tidewire/internal/fsx"
+	"tidewire/internal/lifecycle"
 	"tidewire/internal/model"
 	"tidewire/storage/record"
+	"tidewire/storage/syncer"
 )
 
 func benchBatch(b *testing.B) []byte {
@@ -103,53 +107,116 @@ func BenchmarkReadByOffset(b *testing.B) {
 	require.NoError(b, h.stop())
 }
 
-// 64 writers, each of which appends one record to one of 50 logs and waits until it is
-// synced: what the processor spends on each.
-func BenchmarkSyncFiftyLogs(b *testing.B) {
-	const logs, writers = 50, 64
-	h := newHarness(b, fsx.OS(), filepath.Join(b.TempDir(), "data"))
-	type waiting struct {
-		l    *Log
-		mu   sync.Mutex
-		cond sync.Cond
-	}
-	var all [logs]*waiting
-	for i := range all {
-		l, err := h.store.Open(model.TopicID{byte(i + 1)}, fmt.Sprint("t", i), 0, Config{})
-		require.NoError(b, err)
-		w := &waiting{l: l}
-		w.cond.L = &w.mu
-		l.SetCallbacks(func(model.Offset) { w.mu.Lock(); w.cond.Broadcast(); w.mu.Unlock() }, nil, nil)
-		all[i] = w
-	}
+// What the syncs of many logs are measured with.
+const (
+	syncedLogs    = 50
+	syncedWriters = 64
+)
+
+// synced is something that is appended to and synced for many at a time.
+type synced struct {
+	appendOne func(batch []byte) (int64, error) // appends and has it synced; the end that makes it durable
+	done      func(end int64) bool              // whether it is durable, or never will be
+	mu        sync.Mutex
+	cond      sync.Cond
+}
+
+func (s *synced) tell() { s.mu.Lock(); s.cond.Broadcast(); s.mu.Unlock() }
+
+// benchmarkSyncs has 64 writers each append to one of many and wait until it is synced, and
+// reports what the processor spends on each: time of this process, in user mode and in the
+// kernel.
+func benchmarkSyncs(b *testing.B, all []*synced) {
 	before := processorTime(b)
 	var left atomic.Int64
 	left.Store(int64(b.N))
 	var done sync.WaitGroup
-	for n := range writers {
+	for n := range syncedWriters {
 		done.Add(1)
 		go func() {
 			defer done.Done()
-			data := sized(b, 100, 1)
+			batch := sized(b, 100, 1)
 			for i := n; left.Add(-1) >= 0; i++ {
-				w := all[i%logs]
-				a, err := w.l.Append(data, 0, 0)
+				s := all[i%len(all)]
+				end, err := s.appendOne(batch)
 				if err != nil {
 					b.Error(err)
 					return
 				}
-				w.l.RequestSync()
-				w.mu.Lock()
-				for w.l.StableEnd() <= a.Last && w.l.Failed() == nil {
-					w.cond.Wait()
+				s.mu.Lock()
+				for !s.done(end) {
+					s.cond.Wait()
 				}
-				w.mu.Unlock()
+				s.mu.Unlock()
 			}
 		}()
 	}
 	done.Wait()
 	b.ReportMetric(float64(processorTime(b)-before)/1e3/float64(b.N), "cpu-µs/op")
+}
+
+// 64 writers, each of which appends one record to one of 50 logs and waits until it is
+// synced.
+func BenchmarkSyncFiftyLogs(b *testing.B) {
+	h := newHarness(b, fsx.OS(), filepath.Join(b.TempDir(), "data"))
+	all := make([]*synced, syncedLogs)
+	for i := range all {
+		l, err := h.store.Open(model.TopicID{byte(i + 1)}, fmt.Sprint("t", i), 0, Config{})
+		require.NoError(b, err)
+		s := &synced{}
+		s.cond.L = &s.mu
+		s.appendOne = func(batch []byte) (int64, error) {
+			a, err := l.Append(batch, 0, 0)
+			l.RequestSync()
+			return int64(a.Last) + 1, err
+		}
+		s.done = func(end int64) bool { return int64(l.StableEnd()) >= end || l.Failed() != nil }
+		l.SetCallbacks(func(model.Offset) { s.tell() }, nil, nil)
+		all[i] = s
+	}
+	benchmarkSyncs(b, all)
 	require.NoError(b, h.stop())
+}
+
+// The same with bare files and the scheduler of syncs: what the machine takes for it.
+func BenchmarkSyncFiftyFiles(b *testing.B) {
+	sched, g := syncer.New(time.Hour), lifecycle.New(context.Background())
+	sched.Start(g)
+	dir := b.TempDir()
+	all := make([]*synced, syncedLogs)
+	for i := range all {
+		f, err := fsx.OS().OpenFile(filepath.Join(dir, fmt.Sprint(i)), os.O_CREATE|os.O_RDWR)
+		require.NoError(b, err)
+		defer func() { require.NoError(b, f.Close()) }()
+		s := &synced{}
+		s.cond.L = &s.mu
+		var mu sync.Mutex
+		var end, stable int64 // guarded by mu; stable by s.mu
+		m := syncer.NewMember(func() {
+			mu.Lock()
+			upTo := end
+			mu.Unlock()
+			if err := f.SyncData(); err != nil {
+				b.Error(err)
+			}
+			s.mu.Lock()
+			stable = upTo
+			s.mu.Unlock()
+		}, s.tell)
+		s.appendOne = func(batch []byte) (int64, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			_, err := f.WriteAt(batch, end)
+			end += int64(len(batch))
+			sched.Enqueue(m)
+			return end, err
+		}
+		s.done = func(end int64) bool { return stable >= end }
+		all[i] = s
+	}
+	benchmarkSyncs(b, all)
+	sched.Close()
+	require.NoError(b, g.Stop(time.Minute))
 }
 
 // processorTime is what this process has used, in user mode and in the kernel.

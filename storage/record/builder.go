@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"math"
 	"math/bits"
+	"slices"
 
 	"tidewire/internal/model"
 )
@@ -86,29 +87,44 @@ func (b *Builder) Add(ts int64, key, value []byte, headers []Header) {
 		b.maxTs = ts
 	}
 	delta := ts - b.baseTs
-	p := b.buf
-	p = binary.AppendVarint(p, int64(bodySize(b.count, delta, key, value, headers)))
-	p = append(p, 0)
-	p = binary.AppendVarint(p, delta)
-	p = binary.AppendVarint(p, int64(b.count))
-	p = appendBytes(p, key)
-	p = appendBytes(p, value)
-	p = binary.AppendVarint(p, int64(len(headers)))
+	body := bodySize(b.count, delta, key, value, headers)
+	at := len(b.buf)
+	b.buf = slices.Grow(b.buf, body+binary.MaxVarintLen64)
+	p := b.buf[at : at+body+binary.MaxVarintLen64]
+	n := putVarint(p, int64(body))
+	p[n] = 0
+	n++
+	n += putVarint(p[n:], delta)
+	n += putVarint(p[n:], int64(b.count))
+	n += putBytes(p[n:], key)
+	n += putBytes(p[n:], value)
+	n += putVarint(p[n:], int64(len(headers)))
 	for i := range headers {
-		p = binary.AppendVarint(p, int64(len(headers[i].Name)))
-		p = append(p, headers[i].Name...)
-		p = appendBytes(p, headers[i].Value)
+		n += putVarint(p[n:], int64(len(headers[i].Name)))
+		n += copy(p[n:], headers[i].Name)
+		n += putBytes(p[n:], headers[i].Value)
 	}
-	b.buf = p
+	b.buf = b.buf[:at+n]
 	b.count++
 }
 
-func appendBytes(p, v []byte) []byte {
-	if v == nil {
-		return append(p, 1) // −1 in zigzag
+// putVarint writes v in zigzag base-128, mostly one byte, and returns its length.
+func putVarint(p []byte, v int64) int {
+	u := uint64(v)<<1 ^ uint64(v>>63)
+	if u < 0x80 {
+		p[0] = byte(u)
+		return 1
 	}
-	p = binary.AppendVarint(p, int64(len(v)))
-	return append(p, v...)
+	return binary.PutUvarint(p, u)
+}
+
+func putBytes(p, v []byte) int {
+	if v == nil {
+		p[0] = 1 // −1 in zigzag
+		return 1
+	}
+	n := putVarint(p, int64(len(v)))
+	return n + copy(p[n:], v)
 }
 
 // Finish completes the batch: base offset 0, leader epoch −1, CRC. The bytes are

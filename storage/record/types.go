@@ -18,3 +18,13 @@ type Record struct {
 	Value     []byte
 	Headers   []Header
 }
+
+// SizeBound is the most that the record can take in a batch, in bytes, wherever it stands
+// in it.
+func (r *Record) SizeBound() int {
+	n := len(r.Key) + len(r.Value)
+	for i := range r.Headers {
+		n += len(r.Headers[i].Name) + len(r.Headers[i].Value)
+	}
+	return RecordSizeBound(n, len(r.Headers))
+}

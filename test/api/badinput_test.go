@@ -231,7 +231,7 @@ func TestBadChangesAreRefused(t *testing.T) {
 		"delete up to true":          {"POST", path + "/delete-records", `{"partitions":[{"partition":0,"before_offset":true}]}`, 422, "invalid-argument", "/partitions/0/before_offset"},
 		"delete up to a huge number": {"POST", path + "/delete-records", `{"partitions":[{"partition":0,"before_offset":9223372036854775808}]}`, 422, "invalid-argument", "/partitions/0/before_offset"},
 		"delete beyond the end":      {"POST", path + "/delete-records", `{"partitions":[{"partition":0,"before_offset":9223372036854775807}]}`, 416, "offset-out-of-range", ""},
-		"delete with dry_run":        {"POST", path + "/delete-records?dry_run=true", `{"partitions":[{"partition":0,"before_offset":0}]}`, 422, "invalid-argument", "query:dry_run"},
+		"delete with dry_run=1":      {"POST", path + "/delete-records?dry_run=1", `{"partitions":[{"partition":0,"before_offset":0}]}`, 422, "invalid-argument", "query:dry_run"},
 		"dry_run=yes":                {"DELETE", path + "?dry_run=yes", nil, 422, "invalid-argument", "query:dry_run"},
 		"dry_run in the body":        {"PATCH", path, `{"partitions":3,"dry_run":true}`, 422, "invalid-argument", "/dry_run"},
 		"a user without password":    {"POST", "/v1/users", `{"username":"n"}`, 422, "invalid-argument", "/password"},

@@ -28,7 +28,7 @@ func (d *discard) Write(p []byte) (int, error) {
 // benchmarkProduce measures bodies of 100-byte records through the whole handler, without
 // a network, for acks=leader.
 func benchmarkProduce(b *testing.B, contentType string, records int, body []byte) {
-	n := nodekit.Start(b)
+	n := nodekit.StartWith(b, nodekit.Options{Quiet: true})
 	token := n.Admin()
 	n.Must(201, request{Method: "POST", Path: "/v1/topics", Token: token, Body: object{"name": "t", "partitions": 6}})
 	h := n.Handler()

@@ -62,6 +62,27 @@ func TestDeletedRecordsAreGoneAndStayGone(t *testing.T) {
 	require.Equal(t, [][2]int64{{0, 6}}, a.deleteRecords(path, before(0, 6)), "up to the high watermark itself")
 }
 
+func TestAPlanOfADeletionTellsWherePartitionsWouldBegin(t *testing.T) {
+	t.Parallel()
+	a := sharedAPI(t)
+	path := a.topic("planned.records", 2, nil)
+	for range 3 {
+		wants(t, a.post(path+"/records", object{"records": []object{{"partition": 0, "value": "v"}, {"partition": 1, "value": "v"}}}), 200, "")
+	}
+	a.deleteRecords(path, before(1, 2))
+	plan := func(what ...object) *answer {
+		return a.post(path+"/delete-records?dry_run=true", object{"partitions": what})
+	}
+	got := decoded(t, plan(before(0, "high_watermark"), before(1, 1)), 200)["partitions"].([]any)
+	require.Equal(t, []any{object{"partition": num(0), "log_start_offset": num(3)}, object{"partition": num(1), "log_start_offset": num(2)}}, got)
+	wants(t, plan(before(0, 4)), 416, "offset-out-of-range")
+	for p, want := range []int64{0, 2} {
+		part := decoded(t, a.get(path), 200)["partitions"].([]any)[p].(object)
+		require.Equal(t, want, number(t, part["log_start_offset"]), "nothing has changed")
+	}
+	require.Len(t, a.fetched(path, 0), 3)
+}
+
 func TestDeletingRecordsIsCheckedAsAWhole(t *testing.T) {
 	t.Parallel()
 	a := sharedAPI(t)

@@ -537,6 +537,33 @@ func TestABodyThatBreaksOffStoresItsWholeLines(t *testing.T) {
 	require.Equal(t, "unknown", ended(t, got)["outcome"], "two lines are stored: sending all again would store them twice")
 }
 
+// TestASummaryTellsOfFailuresBeforeABodyBroke counts what came before, bad lines too.
+func TestASummaryTellsOfFailuresBeforeABodyBroke(t *testing.T) {
+	t.Parallel()
+	a := sharedAPI(t)
+	for name, results := range map[string]int{"errors": 1, "all": 4, "none": 0} {
+		path := a.topic("lines.broke."+name, 2, nil)
+		conn := a.rawLines(path+"/records?results="+name, -1, "")
+		w := httputil.NewChunkedWriter(conn)
+		_, err := io.WriteString(w, `{"value":"a","partition":1}`+"\n"+`{"val":"b"}`+"\n\n"+`{"value":"c","partition":1}`+"\n"+`{"value":"d","partition":0}`+"\n"+`{"value":`)
+		require.NoError(t, err)
+		require.NoError(t, conn.CloseWrite()) // without the last chunk
+		res, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		require.NoError(t, err)
+		b, err := io.ReadAll(res.Body)
+		require.NoError(t, err)
+		require.NoError(t, res.Body.Close())
+		got := decodeLines(t, b)
+		s := summed(t, got)
+		require.Equal(t, object{"records": num(3), "failed": num(1), "stopped": "malformed-body", "warning": nil, "offsets": []any{
+			object{"partition": num(0), "first_offset": num(0), "last_offset": num(0)}, object{"partition": num(1), "first_offset": num(0), "last_offset": num(1)},
+		}}, s)
+		require.Equal(t, "unknown", ended(t, got)["outcome"])
+		require.Len(t, got, results+2, "lines, why it ended, and the summary")
+		require.Equal(t, []int64{1, 2}, a.ends(path, 2))
+	}
+}
+
 // ended is the problem for which an answer ends early.
 func ended(t *testing.T, got []object) object {
 	t.Helper()

@@ -181,12 +181,30 @@ func observer(prefix string) func(testing.TB, request, *answer) {
 		if a.Status >= 400 {
 			checkProblem(t, r, a, prefix)
 		}
+		checkTag(t, r, a)
+		if a.Status == http.StatusCreated {
+			assert.NotEmpty(t, a.Header.Get("Location"), "%s %s", r.Method, r.Path)
+		}
 		if ofUnbuilt(r.Method, r.Path) {
 			return // not documented until it does something
 		}
 		document.Check(t, openapitest.Exchange{
 			Method: r.Method, Target: r.Path, Status: a.Status, Header: a.Header, Body: a.Body,
 		})
+	}
+}
+
+// checkTag compares the etag of a resource with the header of that name.
+func checkTag(t testing.TB, r request, a *answer) {
+	t.Helper()
+	if a.Status >= 300 || a.Header.Get("Content-Type") != "application/json" || a.Header.Get("Content-Encoding") != "" || strings.Contains(r.Path, "/records") {
+		return
+	}
+	var v struct {
+		ETag *string `json:"etag"`
+	}
+	if json.Unmarshal(a.Body, &v) == nil && v.ETag != nil {
+		assert.Equal(t, `"`+*v.ETag+`"`, a.Header.Get("ETag"), "%s %s", r.Method, r.Path)
 	}
 }
 

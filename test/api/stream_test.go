@@ -13,7 +13,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
+	"tidewire/api/rest"
 	"tidewire/api/route"
+	"tidewire/auth"
 	"tidewire/internal/testkit/nodekit"
 	"tidewire/web"
 )
@@ -57,6 +59,33 @@ func TestWebSocketHandshakes(t *testing.T) {
 		x := &nodekit.Answer{Status: res.StatusCode, Header: res.Header, Body: body[:n]}
 		require.Equal(t, c.code, x.Code(), "%s: %s", name, x.Body)
 	}
+}
+
+// notReady is a process that does not serve.
+type notReady struct{}
+
+func (notReady) Ready() []string         { return []string{"the node is starting or stopping", "and more"} }
+func (notReady) DiskFree() (int64, bool) { return 0, false }
+
+func TestANodeThatIsNotReadyTellsWhy(t *testing.T) {
+	t.Parallel()
+	s, err := web.New(web.Config{
+		Gate: route.New(route.Config{Logger: slog.New(slog.DiscardHandler)}), Streams: panicking{},
+		Metrics: web.NewMetrics(prometheus.NewRegistry()), Logger: slog.New(slog.DiscardHandler),
+		Doors: []web.Door{rest.New(rest.Config{Auth: &auth.Auth{}, Process: notReady{}})},
+	})
+	require.NoError(t, err)
+	get := func(path string) *answer {
+		w := httptest.NewRecorder()
+		s.Handler().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), "GET", path, nil))
+		return &answer{Status: w.Code, Header: w.Header(), Body: w.Body.Bytes()}
+	}
+	x := get("/readyz")
+	checkProblem(t, request{Method: "GET", Path: "/readyz"}, x, "")
+	p := decoded(t, x, 503)
+	require.Equal(t, false, p["ready"])
+	require.Equal(t, []any{"the node is starting or stopping", "and more"}, p["reasons"])
+	wants(t, get("/healthz"), 200, "")
 }
 
 // panicking is a door whose handlers panic.

@@ -22,7 +22,7 @@ func (s *sink) Write(p []byte) (int, error) { return len(p), nil }
 // One produce request through the whole chain of handlers, the broker and the log,
 // without HTTP's own work.
 func BenchmarkProduceHandler(b *testing.B) {
-	n := nodekit.Start(b)
+	n := nodekit.StartWith(b, nodekit.Options{Quiet: true})
 	n.Must(http.StatusCreated, nodekit.Request{Method: "POST", Path: "/v1/topics", Body: `{"name":"t","partitions":6}`, Token: n.Admin()})
 	h := n.Handler()
 	for name, records := range map[string]int{"1": 1, "100": 100} {

@@ -149,9 +149,10 @@ type wireRecord struct {
 	Value         json.RawMessage `json:"value"`
 	ValueEncoding *string         `json:"value_encoding"`
 	Headers       []struct {
-		Name     string          `json:"name"`
-		Value    json.RawMessage `json:"value"`
-		Encoding *string         `json:"encoding"`
+		Name         string          `json:"name"`
+		NameEncoding string          `json:"name_encoding"` // absent: it is text
+		Value        json.RawMessage `json:"value"`
+		Encoding     *string         `json:"encoding"`
 	} `json:"headers"`
 }
 
@@ -169,6 +170,13 @@ func (w *wireRecord) stored() (rec, error) {
 		v, err := decoded(h.Value, h.Encoding)
 		if err != nil {
 			return r, fmt.Errorf("header of offset %d: %w", w.Offset, err)
+		}
+		if h.NameEncoding == "base64" {
+			name, err := base64.StdEncoding.DecodeString(h.Name)
+			if err != nil {
+				return r, fmt.Errorf("name of a header of offset %d: %w", w.Offset, err)
+			}
+			h.Name = string(name)
 		}
 		r.Headers = append(r.Headers, header{h.Name, v})
 	}

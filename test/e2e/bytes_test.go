@@ -61,6 +61,8 @@ func exacts() []exact {
 			k, []byte("h"), []header{{"a", []byte("1")}, {"a", []byte("2")}, {"z", nil}, {"a", []byte{}}, {"", []byte("no name")}}},
 		{`"key":"k","value":"h","headers":[{"name":"bin","value":"/w==","encoding":"base64"},{"name":"num","value":1.00},{"name":"obj","value":{"x":"\u003c"}}]`,
 			k, []byte("h"), []header{{"bin", []byte{0xff}}, {"num", []byte("1.00")}, {"obj", []byte(`{"x":"\u003c"}`)}}},
+		{`"key":"k","value":null,"headers":[{"name":"/w==","name_encoding":"base64","value":""},{"name":"/w==","name_encoding":"base64","value":null}]`,
+			k, nil, []header{{"\xff", []byte{}}, {"\xff", nil}}},
 		{`"key":"k","value":"h","headers":{"one":"1"}`, k, []byte("h"), []header{{"one", []byte("1")}}},
 	}
 }

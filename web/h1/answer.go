@@ -98,7 +98,7 @@ func (a *answer) informational(status int) {
 	a.status = status
 	a.render()
 	for _, v := range a.connection {
-		a.appendHead("Connection: ", oneLine(v), "\r\n")
+		a.appendField("Connection", oneLine(v))
 	}
 	a.appendHead("\r\n")
 	a.status, a.connection = 0, nil
@@ -128,6 +128,21 @@ func (a *answer) appendHead(parts ...string) {
 	}
 }
 
+// appendField appends a field line.
+func (a *answer) appendField(name, value string) {
+	size := len(name) + len(value) + 4
+	if a.long != nil || a.n+size > bufferSize {
+		a.appendHead(name, ": ", value, "\r\n")
+		return
+	}
+	b := a.out[a.n : a.n+size]
+	b[copy(b, name)] = ':'
+	b[len(name)+1] = ' '
+	b[len(name)+2+copy(b[len(name)+2:], value)] = '\r'
+	b[size-1] = '\n'
+	a.n += size
+}
+
 // render writes the status line and the handler's fields, without those of framing.
 func (a *answer) render() {
 	a.appendHead("HTTP/1.1 ", statusLine(a.status))
@@ -153,7 +168,7 @@ func (a *answer) render() {
 			continue
 		}
 		for _, v := range values {
-			a.appendHead(name, ": ", oneLine(v), "\r\n")
+			a.appendField(name, oneLine(v))
 		}
 	}
 }
@@ -202,17 +217,17 @@ func (a *answer) frame(whole bool, body []byte) {
 		a.drain()
 	}
 	if !a.haveType && a.bodyAllowed() && len(body) > 0 {
-		a.appendHead("Content-Type: ", http.DetectContentType(body[:min(len(body), sniffLength)]), "\r\n")
+		a.appendField("Content-Type", http.DetectContentType(body[:min(len(body), sniffLength)]))
 	}
 	if !a.haveDate {
-		a.appendHead("Date: ", date(), "\r\n")
+		a.appendField("Date", date())
 	}
 	switch {
 	case !a.bodyAllowed():
 	case a.declared >= 0:
-		a.appendHead("Content-Length: ", strconv.FormatInt(a.declared, 10), "\r\n")
+		a.appendField("Content-Length", strconv.FormatInt(a.declared, 10))
 	case whole && (!a.head || a.written > 0):
-		a.appendHead("Content-Length: ", strconv.FormatInt(a.written, 10), "\r\n")
+		a.appendField("Content-Length", strconv.FormatInt(a.written, 10))
 	case !a.head:
 		a.chunked = true
 		a.appendHead("Transfer-Encoding: chunked\r\n")
@@ -221,7 +236,7 @@ func (a *answer) frame(whole bool, body []byte) {
 		a.connection = closes
 	}
 	for _, v := range a.connection {
-		a.appendHead("Connection: ", oneLine(v), "\r\n")
+		a.appendField("Connection", oneLine(v))
 	}
 	a.appendHead("\r\n")
 }

@@ -50,6 +50,7 @@ type conn struct {
 	remote string
 	local  net.Addr
 	state  atomic.Int32
+	memory any // what the server remembers of the connection; nil: nothing
 
 	buf  *buffer // nil while there is nothing to hold
 	r, w int     // what was read and not taken is buf[r:w]
@@ -72,6 +73,9 @@ func newConn(s *Server, tcp *net.TCPConn) (*conn, error) {
 	}
 	c := &conn{s: s, net: tcp, raw: raw, remote: tcp.RemoteAddr().String(), local: tcp.LocalAddr()}
 	c.first = c.readFirst
+	if s.newMemory != nil {
+		c.memory = s.newMemory()
+	}
 	return c, nil
 }
 

@@ -2,7 +2,9 @@ package h1
 
 import (
 	"context"
+	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"runtime"
 	"strings"
@@ -359,4 +361,25 @@ func TestAPanicCutsAWriteThatWasLeft(t *testing.T) {
 	c.send(get)
 	eventually(t, "its end", func() bool { return s.tracked() == 0 })
 	left.Wait()
+}
+
+func TestAConnectionRemembersBetweenItsRequests(t *testing.T) {
+	t.Parallel()
+	type key struct{}
+	hs := newHTTP(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		n := r.Context().Value(key{}).(*int)
+		*n++
+		_, _ = fmt.Fprintf(w, "%d %v", *n, r.Context().Value("another"))
+	}))
+	s := New(hs, slog.New(slog.DiscardHandler))
+	s.Remember(key{}, func() any { return new(int) })
+	addr := run(t, listen(t), s)
+	one, other := dial(t, addr), dial(t, addr)
+	for _, row := range []struct {
+		c    *client
+		want string
+	}{{one, "1 <nil>"}, {other, "1 <nil>"}, {one, "2 <nil>"}, {one, "3 <nil>"}, {other, "2 <nil>"}} {
+		row.c.send(get)
+		require.Equal(t, row.want, row.c.answer(http.MethodGet).body)
+	}
 }

@@ -21,9 +21,10 @@ const watchAfter = 50 * time.Millisecond
 // exchange is one request with its answer. It is made anew for each, so that what a
 // handler keeps by mistake never meets another request.
 type exchange struct {
-	c   *conn
-	req *http.Request
-	url url.URL // of the request
+	c      *conn
+	req    http.Request
+	url    url.URL          // of the request
+	values [keptHere]string // of the request's header, the first ones
 
 	asked  atomic.Bool // somebody waits for the context's end
 	polled atomic.Bool // somebody has looked whether it has ended
@@ -67,13 +68,18 @@ func (c *conn) exchange(h head) *exchange {
 		body = (*requestBody)(x)
 	}
 	x.url = h.url
-	tmpl := http.Request{
-		Method: h.method, URL: &x.url, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: h.header(),
-		Body: body, ContentLength: h.length, Host: h.host, RemoteAddr: c.remote, RequestURI: h.target,
-	}
-	x.req = tmpl.WithContext((*requestContext)(x))
+	x.req = *fresh.WithContext((*requestContext)(x)) // nothing else gives a request a context
+	r := &x.req
+	r.Method, r.URL, r.Host, r.RequestURI, r.RemoteAddr = h.method, &x.url, h.host, h.target, c.remote
+	r.Header, r.Body, r.ContentLength = h.header(x.values[:0]), body, h.length
 	return x
 }
+
+// keptHere is for how many fields of a header the exchange has room.
+const keptHere = 10
+
+// fresh is what all requests have in common.
+var fresh = http.Request{Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1}
 
 // run calls the handler and sends the answer. It reports whether the connection may take
 // another request.
@@ -158,7 +164,7 @@ func (x *exchange) handle() (ok bool) {
 			x.c.s.logger.Error("a handler panicked", "method", x.req.Method, "path", x.req.URL.Path, "panic", p, "stack", string(debug.Stack()))
 		}
 	}()
-	x.c.s.handler.ServeHTTP(x, x.req)
+	x.c.s.handler.ServeHTTP(x, &x.req)
 	return true
 }
 
@@ -288,8 +294,11 @@ func (r *requestContext) Err() error {
 	return nil
 }
 
-// Value knows what net/http's requests know.
+// Value knows what net/http's requests know, and what Remember has the connection keep.
 func (r *requestContext) Value(key any) any {
+	if r.c.memory != nil && key == r.c.s.memoryKey {
+		return r.c.memory
+	}
 	switch key {
 	case http.ServerContextKey:
 		return r.c.s.http

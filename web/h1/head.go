@@ -31,10 +31,13 @@ type head struct {
 // field is a header field, its name in canonical form. repeated fields have several.
 type field struct{ name, value string }
 
-// header makes the map that handlers see.
-func (h *head) header() http.Header {
+// header makes the map that handlers see; values, which is empty, is memory for it.
+func (h *head) header(values []string) http.Header {
 	m := make(http.Header, len(h.fields))
-	values := make([]string, len(h.fields))
+	if cap(values) < len(h.fields) {
+		values = make([]string, 0, len(h.fields))
+	}
+	values = values[:len(h.fields)]
 	for i := range h.fields {
 		f := &h.fields[i]
 		if old, twice := m[f.name]; twice {

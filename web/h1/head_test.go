@@ -79,7 +79,7 @@ func (j *judge) read(raw []byte) (*http.Request, string) {
 func (h head) request() *http.Request {
 	c := &conn{s: &Server{}}
 	x := c.exchange(h)
-	return x.req
+	return &x.req
 }
 
 func requireSame(t require.TestingT, want, got *http.Request, raw []byte) {

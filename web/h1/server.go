@@ -30,6 +30,9 @@ type Server struct {
 	maxHead                   int           // bytes; heads beyond are for http to judge; 0: any
 	plain                     bool          // http has no settings that only it can obey
 
+	memoryKey any        // see Remember
+	newMemory func() any // nil: connections have none
+
 	mu        sync.Mutex
 	listener  net.Listener       // guarded by mu
 	conns     map[*conn]struct{} // guarded by mu
@@ -49,6 +52,10 @@ func New(s *http.Server, logger *slog.Logger) *Server {
 		s.ConnState == nil && (s.Protocols == nil || s.Protocols.HTTP1())
 	return srv
 }
+
+// Remember gives each connection that is served here a value, which create makes, and which
+// the contexts of its requests have under key. It must be called before Serve.
+func (s *Server) Remember(key any, create func() any) { s.memoryKey, s.newMemory = key, create }
 
 func newServer(s *http.Server, logger *slog.Logger) *Server {
 	return &Server{

@@ -132,7 +132,7 @@ func TestWhatIsSharedEndsWithItsBeginningAndItsTopic(t *testing.T) {
 		n.produce("t", 0, "a", "b", "c")
 		shareAll(t, n)
 		s := n.reading(`"topics":["t"],"from":"earliest"`)
-		_, err := n.broker.DeleteRecords(t.Context(), n.caller, "t", []broker.RecordDeletion{{Partition: 0, Before: 2}})
+		_, err := n.broker.DeleteRecords(t.Context(), n.caller, "t", []broker.RecordDeletion{{Partition: 0, Before: 2}}, false)
 		require.NoError(t, err)
 		fill := &filling{room: 10}
 		require.True(t, model.HasCode(s.reader.collect(t.Context(), fill), model.OffsetOutOfRange))

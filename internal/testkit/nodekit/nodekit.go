@@ -66,6 +66,8 @@ type Options struct {
 	NoAdmin bool
 	// Now is the node's wall clock; nil is the machine's.
 	Now func() time.Time
+	// Quiet leaves all but warnings out of the log, as nodes that are measured do.
+	Quiet bool
 }
 
 // Start runs a node with further flags until the test ends.
@@ -122,7 +124,11 @@ func (n *Node) launch() error {
 	if err != nil {
 		return err
 	}
-	logger := slog.New(slog.NewTextHandler(n.Log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	level := slog.LevelDebug
+	if n.options.Quiet {
+		level = slog.LevelWarn
+	}
+	logger := slog.New(slog.NewTextHandler(n.Log, &slog.HandlerOptions{Level: level}))
 	now := n.options.Now
 	if now == nil {
 		now = time.Now

@@ -5,9 +5,10 @@
 //	v := openapitest.New(t, openapi.JSON())
 //	v.Check(t, openapitest.Exchange{Method: "GET", Target: "/v1/topics", Status: 200, Header: h, Body: b})
 //
-// It is stricter than the document in one point: an answer may not hold fields
+// It is stricter than the document in two points. An answer may not hold fields
 // that the document does not name, since such a field is one that somebody forgot
-// to describe. (A client must accept them: later versions add fields.)
+// to describe. (A client must accept them: later versions add fields.) And a
+// date-time is in UTC, with Z and milliseconds.
 package openapitest
 
 import (
@@ -59,8 +60,16 @@ func New(t testing.TB, document []byte) *Validator {
 	return v
 }
 
+// pointInTime is how the interface writes times: RFC 3339, UTC, with milliseconds.
+const pointInTime = `^\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])T([01]\d|2[0-3]):[0-5]\d:[0-5]\d\.\d{3}Z$`
+
+var times = sync.OnceFunc(func() {
+	openapi3.DefineStringFormatValidator("date-time", openapi3.NewRegexpFormatValidator(pointInTime))
+})
+
 // Load is New for callers without a test at hand, such as TestMain.
 func Load(document []byte) (*Validator, error) {
+	times()
 	loader := openapi3.NewLoader()
 	doc, err := loader.LoadFromData(document)
 	if err != nil {
