@@ -17,14 +17,14 @@ function withToken(request: Request): Request {
 
 /**
  * fetch with the session's CSRF token. Where the session has ended the request waits until
- * somebody has logged in again over the page, and is sent once more: a 401 and a 403 "csrf"
- * mean that nothing was applied.
+ * somebody has logged in again over the page, and is made and sent once more: a 401 and a
+ * 403 "csrf" mean that nothing was applied.
  */
-export async function send(request: Request): Promise<Response> {
-  const again = request.clone();
+async function attempt(make: () => Request): Promise<Response> {
+  const request = withToken(make());
   let answer: Response;
   try {
-    answer = await fetch(withToken(request));
+    answer = await fetch(request);
   } catch (error) {
     if (!(error instanceof DOMException)) connection.set({ ...connection.get(), reachable: false });
     throw error;
@@ -44,7 +44,18 @@ export async function send(request: Request): Promise<Response> {
   if (state === "in") session.set({ state: "expired", me });
   else if (state !== "expired") return answer;
   await untilLoggedIn();
-  return fetch(withToken(again));
+  return fetch(withToken(make()));
+}
+
+/** The same for a request that is made already; its body is kept until it is answered. */
+export function send(request: Request): Promise<Response> {
+  const spare = request.clone();
+  let first = true;
+  return attempt(() => {
+    const next = first ? request : spare;
+    first = false;
+    return next;
+  });
 }
 
 export const api = createClient<paths>({ baseUrl: prefix || window.location.origin, fetch: send });
@@ -64,7 +75,8 @@ export async function take<T>(call: Promise<Answer<T>>): Promise<T> {
 
 /** A call by path, for answers that have more than one media type. */
 export async function call(path: string, init: RequestInit = {}): Promise<Response> {
-  const answer = await send(new Request(new URL(prefix + path, window.location.origin), init));
+  // Made anew for a second try, so that a file is read again and not kept in memory.
+  const answer = await attempt(() => new Request(new URL(prefix + path, window.location.origin), init));
   if (!answer.ok) throw problemOf(answer.status, await answer.json().catch(() => null));
   return answer;
 }

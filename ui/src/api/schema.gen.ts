@@ -1032,6 +1032,8 @@ export interface components {
             cluster_id: string;
             /** Format: int64 */
             controller: number | null;
+            /** @description changes with any of the metadata */
+            etag: string;
             name: string;
             /** Format: int64 */
             offline_partitions: number;
@@ -1063,7 +1065,7 @@ export interface components {
         ClusterConfigUpdate: {
             /** @description Settings by name; values are strings, numbers or booleans. */
             set?: {
-                [key: string]: string;
+                [key: string]: string | number | boolean;
             };
             unset?: string[];
         };
@@ -1108,7 +1110,7 @@ export interface components {
         ConfigUpdate: {
             /** @description Settings by name; values are strings, numbers or booleans. */
             set?: {
-                [key: string]: string;
+                [key: string]: string | number | boolean;
             };
             unset?: string[];
         };
@@ -1215,7 +1217,7 @@ export interface components {
             aggregation: "avg" | "last" | "quantile";
             doc: string;
             name: string;
-            points: unknown[];
+            points: (number | null)[][];
             /**
              * Format: int64
              * @description of the points, or without points the finest
@@ -1266,6 +1268,11 @@ export interface components {
             max_fetch_bytes: number;
             /** Format: int64 */
             max_fetch_records: number;
+            /**
+             * Format: int64
+             * @description that requests and frames under way hold together; beyond it is 429
+             */
+            max_inflight_bytes: number;
             /** Format: int64 */
             max_json_depth: number;
             /** Format: int64 */
@@ -1278,6 +1285,11 @@ export interface components {
             max_topics_per_deletion: number;
             /** Format: int64 */
             max_wait_ms: number;
+            /**
+             * Format: int64
+             * @description open on this node at a time; beyond it is 429
+             */
+            max_websockets: number;
         };
         LogStart: {
             /** Format: int64 */
@@ -1354,7 +1366,7 @@ export interface components {
         };
         PartitionDeletion: {
             /** @description An offset, or the text high_watermark for all committed records. */
-            before_offset: unknown;
+            before_offset: number | string;
             /** Format: int64 */
             partition: number;
         };
@@ -1953,7 +1965,7 @@ export interface components {
         TopicCreate: {
             /** @description Settings by name; values are strings, numbers or booleans. */
             config?: {
-                [key: string]: string;
+                [key: string]: string | number | boolean;
             };
             name: string;
             /**
@@ -2453,6 +2465,8 @@ export interface operations {
             /** @description an equal rule was there */
             200: {
                 headers: {
+                    /** @description the rule's entity tag */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -2462,6 +2476,8 @@ export interface operations {
             /** @description Created */
             201: {
                 headers: {
+                    /** @description the rule's entity tag */
+                    ETag?: string;
                     /** @description a list of this rule */
                     Location?: string;
                     [name: string]: unknown;
@@ -2576,8 +2592,14 @@ export interface operations {
                 limit?: number;
                 /** @description next_page_token of the page before */
                 page_token?: string;
+                /** @description start of the resource, such as topic:orders. */
+                prefix?: string;
                 /** @description part of an entry's JSON, in any case */
                 q?: string;
+                /** @description a field, with - in front descending */
+                sort?: "-time" | "time";
+                /** @description fields of the items, with commas between */
+                fields?: string;
                 /** @description entries of this principal: User:alice, or alice */
                 principal?: string;
                 /** @description entries of this action */
@@ -2725,6 +2747,7 @@ export interface operations {
                 };
                 content?: never;
             };
+            400: components["responses"]["Error400"];
             401: components["responses"]["Error401"];
             403: components["responses"]["Error403"];
             406: components["responses"]["Error406"];
@@ -2833,6 +2856,7 @@ export interface operations {
                     "application/json": components["schemas"]["Ticket"];
                 };
             };
+            400: components["responses"]["Error400"];
             401: components["responses"]["Error401"];
             403: components["responses"]["Error403"];
             406: components["responses"]["Error406"];
@@ -2947,6 +2971,8 @@ export interface operations {
             /** @description OK */
             200: {
                 headers: {
+                    /** @description the metadata's entity tag */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -2968,7 +2994,20 @@ export interface operations {
     };
     getClusterConfig: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description items of a page */
+                limit?: number;
+                /** @description next_page_token of the page before */
+                page_token?: string;
+                /** @description start of the name */
+                prefix?: string;
+                /** @description part of the name, in any case */
+                q?: string;
+                /** @description a field, with - in front descending */
+                sort?: "name" | "-name";
+                /** @description fields of the items, with commas between */
+                fields?: string;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -3304,6 +3343,7 @@ export interface operations {
                     "application/json": components["schemas"]["Producer"];
                 };
             };
+            400: components["responses"]["Error400"];
             401: components["responses"]["Error401"];
             403: components["responses"]["Error403"];
             406: components["responses"]["Error406"];
@@ -4084,7 +4124,20 @@ export interface operations {
     };
     getTopicConfig: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description items of a page */
+                limit?: number;
+                /** @description next_page_token of the page before */
+                page_token?: string;
+                /** @description start of the name */
+                prefix?: string;
+                /** @description part of the name, in any case */
+                q?: string;
+                /** @description a field, with - in front descending */
+                sort?: "name" | "-name";
+                /** @description fields of the items, with commas between */
+                fields?: string;
+            };
             header?: never;
             path: {
                 /** @description name */
@@ -4192,7 +4245,10 @@ export interface operations {
     };
     deleteRecords: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description change nothing, tell where the partitions would begin */
+                dry_run?: boolean;
+            };
             header?: never;
             path: {
                 /** @description name */

@@ -3,13 +3,13 @@ import { whoAmI } from "../api/client";
 import { prefix } from "../lib/prefix";
 import { RouteFailure, RoutePending } from "../parts/states";
 import * as search from "./search";
-import { session } from "./session";
+import { mayBeLoggedIn, session } from "./session";
 import { Shell } from "./shell";
 
 /** Learns who is logged in, once a page load. */
 async function requireLogin({ location }: { location: { href: string } }) {
   if (session.get().state === "unknown") {
-    const me = await whoAmI();
+    const me = mayBeLoggedIn() ? await whoAmI() : null;
     session.set(me ? { state: "in", me } : { state: "out", me: null });
   }
   if (session.get().state === "out") throw redirect({ to: "/login", search: { to: location.href, token: undefined } });

@@ -17,6 +17,28 @@ export interface Session {
 
 export const session = createStore<Session>({ state: "unknown", me: null });
 
+const mark = "tidewire.session";
+session.subscribe(() => {
+  try {
+    if (session.get().state === "in") localStorage.setItem(mark, "1");
+    else if (session.get().state === "out") localStorage.removeItem(mark);
+  } catch {
+    // Without storage the node is asked every time.
+  }
+});
+
+/**
+ * Whether there may be a session: its cookie cannot be seen from here. Only that there was
+ * one is remembered, so that a first visit does not begin with a refusal.
+ */
+export function mayBeLoggedIn(): boolean {
+  try {
+    return localStorage.getItem(mark) !== null;
+  } catch {
+    return true;
+  }
+}
+
 /** Whether the node answered last, and by how much its clock is ahead of this one's (ms). */
 export const connection = createStore<{ reachable: boolean; skew: number }>({ reachable: true, skew: 0 });
 

@@ -218,13 +218,8 @@ export function Shell() {
   const path = useRouterState({ select: (s) => s.location.pathname });
   const go = useGo();
   useGoKeys();
-  useHotkeys(
-    [
-      ["mod+K", () => setPalette(true), { preventDefault: true }],
-      ["shift+?", () => setKeys(true)],
-    ],
-    [],
-  );
+  useHotkeys([["mod+K", () => setPalette(true), { preventDefault: true }]], []);
+  useHotkeys([["shift+?", () => setKeys(true)]]);
   // biome-ignore lint/correctness/useExhaustiveDependencies: the menu closes when the page changes
   useEffect(() => nav.close(), [path]);
   useEffect(() => {

@@ -5,7 +5,7 @@ import { useEffect } from "react";
 import { api, take, whoAmI } from "../api/client";
 import { queryClient } from "../app/queries";
 import { loginSearch, usePageSearch } from "../app/search";
-import { session } from "../app/session";
+import { mayBeLoggedIn, session } from "../app/session";
 import { Logo } from "../app/shell";
 import { useT } from "../i18n";
 import { prefix } from "../lib/prefix";
@@ -29,7 +29,7 @@ export function LoginPage() {
   const target = destination(search.to);
   useEffect(() => {
     document.title = `${t("login.title")} · Tidewire`;
-    if (session.get().state === "unknown")
+    if (session.get().state === "unknown" && mayBeLoggedIn())
       void whoAmI()
         .then((me) => {
           if (!me) return;

@@ -1,4 +1,4 @@
-import { Alert, Anchor, Badge, Code, Group, Paper, SimpleGrid, Stack, Stepper, Table, Text, Title } from "@mantine/core";
+import { Alert, Anchor, Badge, Code, Group, Paper, SimpleGrid, Stack, Table, Text, Timeline, Title } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { CircleCheck, CircleX, TriangleAlert } from "lucide-react";
 import { lazy, Suspense } from "react";
@@ -47,47 +47,38 @@ function Steps({ topic }: { topic: string | undefined }) {
       <Title order={2} size="h4" id="steps" mb="md">
         {t("steps.title")}
       </Title>
-      <Stepper active={topic ? 1 : 0} orientation="vertical" allowNextStepsSelect={false} iconSize={34}>
-        <Stepper.Step
-          label={t("steps.topic")}
-          description={
-            topic ? (
-              topic
-            ) : (
-              <Anchor component={Link} to="/topics/new" size="sm">
-                {t("topics.create")}
+      <Timeline active={topic ? 0 : -1} bulletSize={28} lineWidth={2}>
+        <Timeline.Item bullet={1} title={t("steps.topic")}>
+          {topic ? (
+            topic
+          ) : (
+            <Anchor component={Link} to="/topics/new" size="sm">
+              {t("topics.create")}
+            </Anchor>
+          )}
+        </Timeline.Item>
+        <Timeline.Item bullet={2} title={t("steps.produce")}>
+          <Stack gap={4}>
+            {topic && (
+              <Anchor component={Link} to="/topics/$topic/produce" params={{ topic }} size="sm">
+                {t("steps.form")}
               </Anchor>
-            )
-          }
-        />
-        <Stepper.Step
-          label={t("steps.produce")}
-          description={
-            <Stack gap={4}>
-              {topic && (
-                <Anchor component={Link} to="/topics/$topic/produce" params={{ topic }} size="sm">
-                  {t("steps.form")}
-                </Anchor>
-              )}
-              <Command text={produce} />
-              <Command text={`echo '{"key":"a","value":{"hello":"world"}}' | tidewire produce ${name} --server ${base}`} />
-            </Stack>
-          }
-        />
-        <Stepper.Step
-          label={t("steps.consume")}
-          description={
-            <Stack gap={4}>
-              {topic && (
-                <Anchor component={Link} to="/topics/$topic/messages" params={{ topic }} size="sm">
-                  {t("steps.browse")}
-                </Anchor>
-              )}
-              <Command text={`tidewire consume ${name} --from earliest --follow --server ${base}`} />
-            </Stack>
-          }
-        />
-      </Stepper>
+            )}
+            <Command text={produce} />
+            <Command text={`echo '{"key":"a","value":{"hello":"world"}}' | tidewire produce ${name} --server ${base}`} />
+          </Stack>
+        </Timeline.Item>
+        <Timeline.Item bullet={3} title={t("steps.consume")}>
+          <Stack gap={4}>
+            {topic && (
+              <Anchor component={Link} to="/topics/$topic/messages" params={{ topic }} size="sm">
+                {t("steps.browse")}
+              </Anchor>
+            )}
+            <Command text={`tidewire consume ${name} --from earliest --follow --server ${base}`} />
+          </Stack>
+        </Timeline.Item>
+      </Timeline>
     </Paper>
   );
 }

@@ -123,7 +123,7 @@ export function ConfigEditor({ config, reason, save, reload, q, modified, onFilt
             <Paper withBorder radius="md">
               {items.map((item) => (
                 <Row
-                  key={item.name}
+                  key={`${item.name} ${shown.etag}`}
                   item={item}
                   staged={staged[item.name]}
                   reason={reason}
