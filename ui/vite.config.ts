@@ -46,7 +46,7 @@ export default defineConfig(({ command }) => ({
           name: "browser",
           environment: "node",
           include: ["browser/**/*.test.ts"],
-          testTimeout: 240_000,
+          testTimeout: 400_000,
           hookTimeout: 60_000,
           fileParallelism: false,
         },

@@ -90,7 +90,7 @@ export function complaints(page: Page): string[] {
   page.on("console", (m) => {
     if (m.type() !== "error") return;
     // The browser itself logs every refused request; what the page makes of it is tested.
-    if (/^Failed to load resource: the server responded with a status of 4(01|03|04|09|12)/.test(m.text())) return;
+    if (/^Failed to load resource: the server responded with a status of 4(01|03|04|09|12|16|22)/.test(m.text())) return;
     found.push(`console: ${m.text()} (${m.location().url})`);
   });
   page.on("pageerror", (e) => found.push(`error: ${e.stack ?? e.message}`));
@@ -112,4 +112,23 @@ export async function newContext(browser: Browser, options: Parameters<Browser["
     });
   });
   return context;
+}
+
+/** A call of the API, past the console. */
+export async function ask(node: TestNode, method: string, path: string, token?: string, body?: unknown): Promise<Response> {
+  const answer = await fetch(node.url + path, {
+    method,
+    headers: { "Content-Type": "application/json", ...(token ? { Authorization: `Bearer ${token}` } : {}) },
+    body: body === undefined ? undefined : JSON.stringify(body),
+  });
+  if (!answer.ok) throw new Error(`${method} ${path}: ${await answer.text()}`);
+  return answer;
+}
+
+export async function logIn(page: Page, node: TestNode, username = "admin", password = "tidewire"): Promise<void> {
+  await page.goto(`${node.url}/ui/login`);
+  await page.getByLabel("User name").fill(username);
+  await page.getByLabel("Password", { exact: true }).fill(password);
+  await page.getByRole("button", { name: "Log in" }).click();
+  await page.waitForURL("**/ui/overview");
 }

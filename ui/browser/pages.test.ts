@@ -3,7 +3,7 @@ import { createRequire } from "node:module";
 import { join } from "node:path";
 import type { Browser, BrowserContext, Page } from "playwright-core";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { complaints, launch, newContext, TestNode } from "./node";
+import { ask, complaints, launch, logIn, newContext, TestNode } from "./node";
 
 /** Where to put pictures of every page; without it none are taken. */
 const pictures = process.env.PICTURES;
@@ -22,22 +22,12 @@ afterAll(async () => {
   await node.remove();
 });
 
-async function ask(method: string, path: string, token?: string, body?: unknown): Promise<Response> {
-  const answer = await fetch(node.url + path, {
-    method,
-    headers: { "Content-Type": "application/json", ...(token ? { Authorization: `Bearer ${token}` } : {}) },
-    body: body === undefined ? undefined : JSON.stringify(body),
-  });
-  if (!answer.ok) throw new Error(`${method} ${path}: ${await answer.text()}`);
-  return answer;
-}
-
 async function fillNode(): Promise<void> {
   const { access_token: token } = await (
-    await ask("POST", "/v1/auth/login", undefined, { username: "admin", password: "tidewire" })
+    await ask(node, "POST", "/v1/auth/login", undefined, { username: "admin", password: "tidewire" })
   ).json();
-  await ask("POST", "/v1/topics", token, { name: "flights", partitions: 3, config: { "retention.ms": "86400000" } });
-  for (let i = 0; i < 30; i++) await ask("POST", "/v1/topics", token, { name: `orders-${i}` });
+  await ask(node, "POST", "/v1/topics", token, { name: "flights", partitions: 3, config: { "retention.ms": "86400000" } });
+  for (let i = 0; i < 30; i++) await ask(node, "POST", "/v1/topics", token, { name: `orders-${i}` });
   const records = Array.from({ length: 120 }, (_, i) => ({
     key: i % 9 === 0 ? null : `flight-${i}`,
     value:
@@ -50,25 +40,17 @@ async function fillNode(): Promise<void> {
             : { flight: `LH${i}`, from: "PHX", seats: 12345678901234567890n.toString(), note: "<b>bold</b>" },
     headers: i % 5 === 0 ? [{ name: "trace", value: `t-${i}` }] : [],
   }));
-  await ask("POST", "/v1/topics/flights/records", token, { records });
-  await ask("POST", "/v1/topics/flights/records", token, { records: [{ key: "blob", value: "AAECAwT/", value_encoding: "base64" }] });
-  await ask("POST", "/v1/users", token, { username: "reader", password: "password1" });
-  await ask("POST", "/v1/acls", token, {
+  await ask(node, "POST", "/v1/topics/flights/records", token, { records });
+  await ask(node, "POST", "/v1/topics/flights/records", token, { records: [{ key: "blob", value: "AAECAwT/", value_encoding: "base64" }] });
+  await ask(node, "POST", "/v1/users", token, { username: "reader", password: "password1" });
+  await ask(node, "POST", "/v1/acls", token, {
     principal: "User:reader",
     resource_type: "topic",
     resource_name: "flights",
     operation: "read",
     permission: "allow",
   });
-  await ask("PUT", "/v1/quotas/reader", token, { produce_bytes_per_s: 1048576, fetch_bytes_per_s: null, requests_per_s: 100 });
-}
-
-async function logIn(page: Page, username = "admin", password = "tidewire") {
-  await page.goto(`${node.url}/ui/login`);
-  await page.getByLabel("User name").fill(username);
-  await page.getByLabel("Password", { exact: true }).fill(password);
-  await page.getByRole("button", { name: "Log in" }).click();
-  await page.waitForURL("**/ui/overview");
+  await ask(node, "PUT", "/v1/quotas/reader", token, { produce_bytes_per_s: 1048576, fetch_bytes_per_s: null, requests_per_s: 100 });
 }
 
 const pages = [
@@ -133,7 +115,7 @@ async function picture(page: Page, name: string) {
 async function walk(context: BrowserContext, label: string, look: (page: Page, where: string) => Promise<string[]>) {
   const page = await context.newPage();
   const found = complaints(page);
-  await logIn(page);
+  await logIn(page, node);
   const wrong: string[] = [];
   for (const path of pages) {
     await page.goto(`${node.url}/ui/${path}`);
