@@ -32,7 +32,7 @@ build: preflight ui ## build bin/tidewire, with the console in it
 	$(GOBUILD) -o bin/tidewire ./cmd/tidewire
 
 # The console is built again only when one of its files has changed.
-UI_SOURCES := $(shell find ui/src ui/build ui/public -type f) ui/index.html ui/vite.config.ts ui/tsconfig.json
+UI_SOURCES := $(shell find ui/src ui/build ui/public -type f -not -name '*.test.*') ui/index.html ui/vite.config.ts ui/tsconfig.json
 
 ui: ui/dist/index.html ## build the console into ui/dist, which the binary embeds
 

@@ -60,7 +60,8 @@ export const pageSize = 50;
 export const previewBytes = 1024;
 const text = { encoding: "text", key_encoding: "text", header_encoding: "text" };
 
-export function browsePath(ask: Ask, records: number, more: Record<string, string> = {}): string {
+/** The path of a read; without a number of records it is a stream up to the end. */
+export function browsePath(ask: Ask, records: number | null, more: Record<string, string> = {}): string {
   const params = new URLSearchParams(text);
   if (ask.cursor) params.set("cursor", ask.cursor);
   else {
@@ -72,7 +73,7 @@ export function browsePath(ask: Ask, records: number, more: Record<string, strin
     params.set("q", ask.q);
     if (ask.in) params.set("q_in", ask.in);
   }
-  params.set("max_records", String(records));
+  if (records !== null) params.set("max_records", String(records));
   for (const [name, value] of Object.entries(more)) params.set(name, value);
   return `/v1/topics/${encodeURIComponent(ask.topic)}/records?${params}`;
 }

@@ -16,6 +16,11 @@ describe("addresses", () => {
     const search = { seek: "offset", partition: 4, offset: 1182, q: "a&b=c #%é", open: "4:1182" };
     expect(messagesSearch(parseSearch(stringifySearch(search)))).toMatchObject(search);
   });
+  test("reading what was read already changes nothing", () => {
+    const once = messagesSearch(parseSearch("?seek=offset&partition=4&offset=0&time=1000&open=0:1"));
+    expect(messagesSearch(once)).toEqual(once);
+    expect(once).toMatchObject({ partition: 4, offset: 0, time: 1000 });
+  });
   test("numbers in texts stay texts", () => expect(messagesSearch(parseSearch("?q=0123"))).toMatchObject({ q: "0123" }));
   test("what is no value of a parameter is left out", () => {
     const bad = messagesSearch(parseSearch("?seek=sideways&offset=-1&partition=1e3&time=99999999999999999999&open=x&decoder=evil"));

@@ -10,7 +10,8 @@ const text = (raw: Raw, name: string): string | undefined => {
 };
 const word = <T extends string>(raw: Raw, name: string, words: readonly T[]): T | undefined => words.find((w) => w === raw[name]);
 const whole = (raw: Raw, name: string): number | undefined => {
-  const value = text(raw, name);
+  // A number already where the router has read the address, or a link gives it.
+  const value = typeof raw[name] === "number" ? String(raw[name]) : text(raw, name);
   if (value === undefined || !/^\d+$/.test(value)) return undefined;
   const n = Number(value);
   return Number.isSafeInteger(n) ? n : undefined;

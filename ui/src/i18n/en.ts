@@ -90,7 +90,7 @@ export const en = {
   "decoder.json": "JSON",
   "decoder.text": "Text",
   "export.done": "Exported {n} {n|record|records}",
-  "export.note": "From where the page begins, at most {most} records",
+  "export.note": "From where the page begins, at most {most} records, as CSV {csv}",
   "export.title": "Export",
   "fault.max": "At most {max}",
   "fault.min": "At least {min}",

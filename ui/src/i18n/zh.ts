@@ -91,7 +91,7 @@ export const zh: Catalogue = {
   "decoder.json": "JSON",
   "decoder.text": "文本",
   "export.done": "已导出 {n} 条记录",
-  "export.note": "从页面起始位置开始，最多 {most} 条记录",
+  "export.note": "从页面起始位置开始，最多 {most} 条记录，CSV 最多 {csv} 条",
   "export.title": "导出",
   "fault.max": "最大为 {max}",
   "fault.min": "最小为 {min}",

@@ -34,7 +34,7 @@ function useColumns(): Column[] {
   return useMemo(
     () => [
       { id: "health", label: "topic.health", cell: (x) => <HealthBadge health={x.health} />, wide: true },
-      { id: "partitions", label: "topic.partitions", number: true, sort: "partitions", cell: (x) => count(x.partitions) },
+      { id: "partitions", label: "topic.partitions", number: true, wide: true, sort: "partitions", cell: (x) => count(x.partitions) },
       { id: "replication", label: "topic.replication", number: true, wide: true, cell: (x) => count(x.replication_factor) },
       { id: "records", label: "topic.records", number: true, sort: "records", cell: (x) => count(x.records) },
       { id: "size", label: "topic.size", number: true, sort: "size_bytes", cell: (x) => bytes(x.size_bytes) },
@@ -205,7 +205,7 @@ function TopicTable({ items, total, sort, onSort, chosen, toggle, more }: TableP
   ]);
   const narrow = typeof window !== "undefined" && window.matchMedia("(max-width: 48em)").matches;
   const visible = narrow ? columns.filter((c) => !c.wide) : columns;
-  const template = `28px minmax(140px, 3fr) ${visible.map((c) => (c.id === "health" ? "150px" : "minmax(64px, 1fr)")).join(" ")}`;
+  const template = `28px minmax(110px, 3fr) ${visible.map((c) => (c.id === "health" ? "150px" : "minmax(64px, 1fr)")).join(" ")}`;
   const sorted = (field: string) => (sort === field ? "ascending" : sort === `-${field}` ? "descending" : "none");
   const head = (label: string, field?: string) =>
     field ? (

@@ -21,6 +21,9 @@ export function valueText(value: number | null | undefined, unit: string): strin
   return unit.endsWith("_per_s") ? `${count(value)}/s` : count(value);
 }
 
+/** What was measured last: the newest points may still be without a value. */
+const latest = (s: Series): number | null => s.points.findLast(([, value]) => value !== null)?.[1] ?? null;
+
 const colors = { light: ["#0b6e8f", "#b4530a"], dark: ["#5cc4e6", "#f2a65a"] };
 
 /** Lines over time, up to two. What the picture shows is also said in words for those who cannot see it. */
@@ -30,7 +33,7 @@ export default function Chart({ title, series, height = 150 }: { title: string; 
   const scheme = useComputedColorScheme("light");
   const mode = useStore(timeMode);
   const unit = series[0]?.unit ?? "count";
-  const empty = series.every((s) => s.points.length === 0);
+  const empty = series.every((s) => s.points.every(([, value]) => value === null));
   useEffect(() => {
     const element = box.current;
     if (!element || empty) return;
@@ -77,7 +80,7 @@ export default function Chart({ title, series, height = 150 }: { title: string; 
       plot.destroy();
     };
   }, [series, scheme, mode, unit, height, empty]);
-  const words = series.map((s) => `${s.name}: ${valueText(s.points.at(-1)?.[1], s.unit)}`).join(" · ");
+  const words = series.map((s) => `${s.name}: ${valueText(latest(s), s.unit)}`).join(" · ");
   return (
     <Paper withBorder p="sm" radius="md" component="figure" m={0}>
       <Text component="figcaption" size="sm" fw={600}>
@@ -92,7 +95,7 @@ export default function Chart({ title, series, height = 150 }: { title: string; 
               </span>
             )}
             {series.length > 1 ? `${s.name} ` : ""}
-            {valueText(s.points.at(-1)?.[1], s.unit)}
+            {valueText(latest(s), s.unit)}
           </span>
         ))}
       </Text>
