@@ -26,8 +26,9 @@ async function attempt(make: () => Request): Promise<Response> {
   try {
     answer = await fetch(request);
   } catch (error) {
-    if (!(error instanceof DOMException)) connection.set({ ...connection.get(), reachable: false });
-    throw error;
+    if (error instanceof DOMException) throw error;
+    connection.set({ ...connection.get(), reachable: false });
+    throw new Problem(0, "unreachable", error instanceof Error ? error.message : String(error));
   }
   if (!connection.get().reachable) connection.set({ ...connection.get(), reachable: true });
   if (aboutLogin.test(request.url)) return answer;

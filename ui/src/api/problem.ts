@@ -31,5 +31,5 @@ export function problemOf(status: number, body: unknown): Problem {
 export function asProblem(error: unknown): Problem {
   if (error instanceof Problem) return error;
   if (error instanceof DOMException && error.name === "AbortError") return new Problem(0, "stopped", error.message);
-  return new Problem(0, "unreachable", error instanceof Error ? error.message : String(error));
+  return new Problem(0, "failed", error instanceof Error ? error.message : String(error));
 }

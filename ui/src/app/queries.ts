@@ -8,8 +8,8 @@ export const queryClient = new QueryClient({
   defaultOptions: {
     queries: {
       retry: (failures, error) => {
-        const { status } = asProblem(error);
-        return (status === 0 || status >= 500) && status !== 501 && failures < 3;
+        const { status, code } = asProblem(error);
+        return (code === "unreachable" || status >= 500) && status !== 501 && failures < 3;
       },
       staleTime: 2000,
       placeholderData: keepPreviousData,

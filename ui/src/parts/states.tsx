@@ -39,7 +39,7 @@ const titles: Record<string, Key> = {
 export function Failure({ error, retry }: { error: unknown; retry?: () => void }) {
   const t = useT();
   const problem = asProblem(error);
-  const Icon = problem.status === 403 ? Lock : problem.status === 0 ? Unplug : CircleAlert;
+  const Icon = problem.status === 403 ? Lock : problem.code === "unreachable" ? Unplug : CircleAlert;
   const details = problem.body.errors?.filter((e) => e.detail !== problem.message) ?? [];
   return (
     <Alert
