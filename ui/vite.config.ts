@@ -38,7 +38,7 @@ export default defineConfig(({ command }) => ({
     projects: [
       {
         extends: true,
-        test: { name: "unit", environment: "happy-dom", include: ["src/**/*.test.{ts,tsx}"] },
+        test: { name: "unit", environment: "happy-dom", include: ["src/**/*.test.{ts,tsx}"], testTimeout: 30_000 },
       },
       {
         extends: true,
