@@ -488,7 +488,7 @@ func TestAPositionOutOfRangeIsSetByThePolicy(t *testing.T) {
 		n.produce("t", 0, "a", "b", "c")
 		s := n.sit(`"topics":["t"],"group":"g","from":"earliest","credit":1`)
 		require.Equal(t, []string{"0:a"}, s.records(1))
-		_, err := n.broker.DeleteRecords(t.Context(), n.caller, "t", []broker.RecordDeletion{{Partition: 0, Before: 2}})
+		_, err := n.broker.DeleteRecords(t.Context(), n.caller, "t", []broker.RecordDeletion{{Partition: 0, Before: 2}}, false)
 		require.NoError(t, err)
 		s.send(`{"op":"credit","records":5}`)
 		require.Equal(t, []Position{{"t", 0, 2}}, s.want("assigned").Partitions)
