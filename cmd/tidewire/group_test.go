@@ -105,7 +105,7 @@ func memberAnswer(cursor string, next int, values ...string) string {
 	records := make([]string, len(values))
 	for i, v := range values {
 		b, _ := json.Marshal(v)
-		records[i] = fmt.Sprintf(`{"topic":"t","partition":0,"offset":%d,"timestamp":1,"timestamp_type":"create_time","key":null,"key_encoding":"null","value":%s,"value_encoding":"text","headers":[]}`, next-len(values)+i, b)
+		records[i] = fmt.Sprintf(`{"topic":"t","partition":0,"offset":%d,"timestamp":1,"timestamp_type":"create_time","key":null,"key_encoding":null,"value":%s,"value_encoding":"text","headers":[]}`, next-len(values)+i, b)
 	}
 	return fmt.Sprintf(`{"records":[%s],"assignment":{"epoch":1,"partitions":[{"topic":"t","partition":0}],"revoking":[],"pending":false},"cursor":%q,"positions":[{"topic":"t","partition":0,"next_offset":%d}]}`,
 		strings.Join(records, ","), cursor, next)
