@@ -24,9 +24,9 @@ type clause struct {
 	tests   []string
 }
 
-// contract is all that it says but for groups, transactions, the verbs of the cluster and the
+// contract is all that it says but for groups over WebSocket, transactions, the verbs of the cluster and the
 // Kafka port.
-var contract = slices.Concat(conventions, badInputs, endpoints, recordsContract, sockets)
+var contract = slices.Concat(conventions, badInputs, endpoints, recordsContract, groupsContract, sockets)
 
 // found is where a test function was seen.
 type found struct {
