@@ -285,6 +285,7 @@ func (n *Node) startBroker(ctx context.Context) error {
 	n.broker.Start()
 	n.group.Go("auth", n.auth.Service.Run)
 	n.group.Go("disk", n.watchDisk)
+	n.group.Go("memory", n.trimMemory)
 	return nil
 }
 

@@ -257,8 +257,9 @@ func (c *conn) handOver() {
 		_ = c.net.Close() // it is gone
 		return
 	}
-	c.s.handed.Add(1)
-	c.s.passed.push(&replayed{Conn: c.net, tcp: c.net, first: first, gone: sync.OnceFunc(func() { c.s.handed.Add(-1) })})
+	server := c.s // what is handed over may live long, and does not keep c
+	server.handed.Add(1)
+	server.passed.push(&replayed{Conn: c.net, tcp: c.net, first: first, gone: sync.OnceFunc(func() { server.handed.Add(-1) })})
 }
 
 // linger lets the last answer arrive before the connection is closed.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"sync"
 
 	"tidewire/api/recordjson"
@@ -21,11 +22,11 @@ const frameBytes = 256 << 10
 type reader struct {
 	want   *subscription
 	topics []*readTopic
-	parts  []*readPartition // in the order in which they were assigned
-	byName map[Partition]*readPartition
-	turn   int   // index of the partition that the next frame begins with
-	credit int64 // records that may still be sent, where want.credit is set
-	more   bool  // a search has not come to the end of what is there
+	parts  []*readPartition             // in the order in which they were assigned
+	byName map[Partition]*readPartition // nil while they are few
+	turn   int                          // index of the partition that the next frame begins with
+	credit int64                        // records that may still be sent, where want.credit is set
+	more   bool                         // a search has not come to the end of what is there
 
 	shared *chunks // nil: what is read is of no use for others
 	id     uint64  // of the socket, among those that share
@@ -59,7 +60,7 @@ func (s *session) subscribe(ctx context.Context, want *subscription) error {
 }
 
 func newReader(ctx context.Context, stream *broker.Stream, want *subscription) (*reader, error) {
-	r := &reader{want: want, byName: map[Partition]*readPartition{}}
+	r := &reader{want: want}
 	if want.credit != nil {
 		r.credit = *want.credit
 	}
@@ -77,7 +78,7 @@ func newReader(ctx context.Context, stream *broker.Stream, want *subscription) (
 		}
 	}
 	for _, p := range want.partitions {
-		if r.byName[p.Partition] != nil {
+		if r.find(p.Partition) != nil {
 			continue
 		}
 		t := topics[index[p.Topic]]
@@ -97,6 +98,7 @@ func (r *reader) assignWhole(ctx context.Context, t *readTopic, from func(Partit
 	if err != nil {
 		return err
 	}
+	r.parts = slices.Grow(r.parts, n-t.known)
 	for ; t.known < n; t.known++ {
 		p := Partition{Topic: t.topic.Name(), Partition: int32(t.known)}
 		if err := r.assign(t.topic, p, from(p)); err != nil {
@@ -113,7 +115,31 @@ func (r *reader) assign(t *broker.StreamTopic, name Partition, at broker.Positio
 	}
 	p := &readPartition{topic: t, name: name, next: next}
 	r.parts = append(r.parts, p)
-	r.byName[name] = p
+	if r.byName == nil && len(r.parts) > fewPartitions {
+		r.byName = make(map[Partition]*readPartition, len(r.parts))
+		for _, p := range r.parts {
+			r.byName[p.name] = p
+		}
+	}
+	if r.byName != nil {
+		r.byName[name] = p
+	}
+	return nil
+}
+
+// fewPartitions are searched one after the other: a map costs more than it gives.
+const fewPartitions = 16
+
+// find finds an assigned partition, else nil.
+func (r *reader) find(name Partition) *readPartition {
+	if r.byName != nil {
+		return r.byName[name]
+	}
+	for _, p := range r.parts {
+		if p.name == name {
+			return p
+		}
+	}
 	return nil
 }
 
@@ -378,7 +404,7 @@ func (r *reader) seek(id json.RawMessage, c seekCmd) (any, error) {
 
 // assigned finds the partition that stands at index i of a frame's partitions.
 func (r *reader) assigned(i int, name Partition) (*readPartition, error) {
-	if p := r.byName[name]; p != nil {
+	if p := r.find(name); p != nil {
 		return p, nil
 	}
 	return nil, model.Invalid(fmt.Sprintf("/partitions/%d", i), "partition %d of %q is not assigned to this socket", name.Partition, name.Topic)
