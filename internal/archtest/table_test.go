@@ -61,6 +61,7 @@ var table = []row{
 	{pkg: "api/rest", may: []string{"api/coding", "api/route", "api/strictjson", "api/lines", "internal/inflight", "api/problem", "api/recordjson", "auth", "broker", "broker/audit", "broker/browse", "broker/partition", "broker/quota", "cluster", "cluster/metadata", "storage/record", "openapi", "internal/model", "internal/buildinfo"}, why: "handlers decode, call and encode; streams are in web, logs behind the broker"},
 	{pkg: "api/ops", may: []string{"api/problem", "api/route", "broker", "broker/operations", "cluster/metadata", "internal/history", "internal/model"}, why: "handlers decode, call and encode; rules and measurements are below"},
 	{pkg: "web", below: true, may: []string{"web/...", "api/lines", "internal/inflight", "api/problem", "api/recordjson", "api/rest", "api/route", "auth", "broker", "broker/browse", "broker/partition", "cluster", "cluster/metadata", "storage/record", "openapi", "ui", "internal/model", "internal/lifecycle", "internal/buildinfo"}, why: "the server decodes, calls and encodes; logs are behind the broker"},
+	{pkg: "web/conns", why: "it counts connections and knows nothing of what they carry"},
 	{pkg: "web/h1", may: []string{"internal/lifecycle"}, why: "a connection loop serves any handler and knows none"},
 
 	{pkg: "openapi", why: "it embeds the document"},

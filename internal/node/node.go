@@ -294,6 +294,10 @@ func (n *Node) startServer(context.Context) error {
 	if err != nil {
 		return err
 	}
+	most, err := n.maxConnections()
+	if err != nil {
+		return err
+	}
 	registry := prometheus.NewRegistry()
 	n.broker.RegisterMetrics(registry)
 	registerOpenFiles(registry, n.store)
@@ -320,15 +324,18 @@ func (n *Node) startServer(context.Context) error {
 	friends := web.AllowedOrigins(n.cfg.HTTP.CORSOrigins)
 	n.streams = ws.New(ws.Config{
 		Broker: n.broker, Tokens: n.auth.Tokens, Logger: n.logger, Now: n.now, Group: n.group, Inflight: budget,
+		MaxSockets:     max(most*3/4, 1), // so that requests always have some connections
 		AllowedOrigins: func(r *http.Request) bool { return gate.OwnOrigin(r) || friends(r) },
 	})
 	n.server, err = web.New(web.Config{
 		Gate: gate, Doors: []web.Door{api, doors, operate}, Streams: web.NewStreams(n.streams), Metrics: metrics, Logger: n.logger, Prefix: n.cfg.HTTP.PathPrefix,
 		CORSOrigins: n.cfg.HTTP.CORSOrigins, TrustedProxies: n.cfg.HTTP.TrustedProxies, TLS: tlsConfig, Now: n.now,
+		MaxConnections: most,
 	})
 	if err != nil {
 		return err
 	}
+	n.server.RegisterConnections(registry)
 	n.group.Go("history", past.run)
 	n.group.Go("http", func(context.Context) {
 		if err := n.server.Serve(n.listener); err != nil {

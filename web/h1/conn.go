@@ -50,6 +50,8 @@ type conn struct {
 	remote string
 	local  net.Addr
 	state  atomic.Int32
+	seat   Seat // nil: connections are not bounded
+	passed bool // net/http has the connection
 
 	buf  *buffer // nil while there is nothing to hold
 	r, w int     // what was read and not taken is buf[r:w]
@@ -91,12 +93,18 @@ func (c *conn) serve() {
 			return
 		}
 		c.r += len(head)
+		if c.seat != nil {
+			c.seat.Work()
+		}
 		if !x.run() || !c.state.CompareAndSwap(active, idle) {
 			return
 		}
 		if c.s.closing.Load() {
 			c.closeIf(idle)
 			return
+		}
+		if c.seat != nil {
+			c.seat.Wait()
 		}
 	}
 }
@@ -105,6 +113,9 @@ func (c *conn) serve() {
 func (c *conn) end() {
 	if c.state.Swap(ended) != ended {
 		_ = c.net.Close() // of no interest any more
+	}
+	if c.seat != nil && !c.passed {
+		c.seat.Leave()
 	}
 	c.release()
 	c.s.forget(c)
@@ -257,9 +268,15 @@ func (c *conn) handOver() {
 		_ = c.net.Close() // it is gone
 		return
 	}
-	server := c.s // what is handed over may live long, and does not keep c
+	c.passed = true
+	server, seat := c.s, c.seat // what is handed over may live long, and does not keep c
 	server.handed.Add(1)
-	server.passed.push(&replayed{Conn: c.net, tcp: c.net, first: first, gone: sync.OnceFunc(func() { server.handed.Add(-1) })})
+	server.passed.push(&replayed{Conn: c.net, tcp: c.net, first: first, seat: seat, gone: sync.OnceFunc(func() {
+		server.handed.Add(-1)
+		if seat != nil {
+			seat.Leave()
+		}
+	})})
 }
 
 // linger lets the last answer arrive before the connection is closed.
