@@ -19,6 +19,10 @@
 // while it reads or writes. What wakes a session may hold locks of the broker, of which a
 // session holds none then.
 //
+// Of a client that reads slowly or not at all the kernel takes about 128 KiB beyond what is on
+// its way, and nothing is read or encoded for it until it has taken half of that (conn_linux.go);
+// its frames begin at 32 KiB and grow while it keeps up.
+//
 // Sockets that read the same place of a partition alike share its text, in at most 16 MiB
 // of a node (chunks): it is read and encoded once, while rights, credit and quotas are
 // looked at for each. Searches and previews share nothing.
@@ -59,7 +63,7 @@
 //   - A user's quota slows a socket: no further frame of records is sent, or of the client
 //     taken, until what passed is paid. A produce frame counts as a request. While it waits
 //     a frame of the client waits too, auth included; pings go on.
-//   - slow: a client that takes no 64 KiB for 10 s gets timeout and 4408 when it goes on,
+//   - slow: a client that takes no 128 KiB for 10 s gets timeout and 4408 when it goes on,
 //     and is cut after 30 s: a close frame can only follow a whole frame.
 //   - An auth that fails ends the socket with an error without id and 4401. One that
 //     cannot be decided, since the quorum is not there, ends it with 1013.

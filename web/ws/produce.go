@@ -230,6 +230,7 @@ func (p *producing) await() *ending {
 	case <-p.late.C:
 		return p.end // or the frame is late: land tells it
 	case <-p.s.turns.kick:
+		p.s.turns.woken.Store(false) // or it would not be kicked again
 	}
 	return nil
 }

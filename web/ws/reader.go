@@ -15,8 +15,12 @@ import (
 )
 
 // frameBytes is about how large a records frame gets: the record that passes it still
-// comes whole. A socket holds one such frame while the client is slow, and no more.
-const frameBytes = 256 << 10
+// comes whole. A socket holds one such frame while the client is slow, and no more. Clients
+// that have not shown yet that they keep up, or do not, get smaller ones, from firstFrame on.
+const (
+	frameBytes = 256 << 10
+	firstFrame = 32 << 10
+)
 
 // reader is what a socket without a group reads: partitions and where it is in them.
 type reader struct {
@@ -27,6 +31,8 @@ type reader struct {
 	turn   int                          // index of the partition that the next frame begins with
 	credit int64                        // records that may still be sent, where want.credit is set
 	more   bool                         // a search has not come to the end of what is there
+	most   int                          // about how large the next frame may be, in bytes
+	sent   bool                         // a frame since most was set
 
 	shared *chunks // nil: what is read is of no use for others
 	id     uint64  // of the socket, among those that share
@@ -60,7 +66,7 @@ func (s *session) subscribe(ctx context.Context, want *subscription) error {
 }
 
 func newReader(ctx context.Context, stream *broker.Stream, want *subscription) (*reader, error) {
-	r := &reader{want: want}
+	r := &reader{want: want, most: firstFrame}
 	if want.credit != nil {
 		r.credit = *want.credit
 	}
@@ -180,10 +186,7 @@ const maxPooledBuffer = 2 * frameBytes
 // each other.
 func (s *session) deliver(ctx context.Context) (more bool, _ *ending) {
 	r := s.reader
-	room := int(r.want.maxRecords)
-	if r.want.credit != nil {
-		room = int(min(r.want.maxRecords, r.credit))
-	}
+	room := r.room()
 	if room == 0 {
 		return false, nil
 	}
@@ -202,6 +205,7 @@ func (s *session) deliver(ctx context.Context) (more bool, _ *ending) {
 			r.credit -= int64(f.n)
 		}
 		f.b = append(f.b, `]}`...)
+		r.sent = true
 		if end := s.sendFrame(f.b); end != nil {
 			return true, end
 		}
@@ -213,6 +217,30 @@ func (s *session) deliver(ctx context.Context) (more bool, _ *ending) {
 		return true, s.failedWith(model.AsError(readErr), closeSlow)
 	}
 	return true, s.failed(readErr)
+}
+
+// room is how many records the next frame may have.
+func (r *reader) room() int {
+	if r.want.credit != nil {
+		return int(min(r.want.maxRecords, r.credit))
+	}
+	return int(r.want.maxRecords)
+}
+
+// pace waits until the client takes more, and sets how large a frame it gets.
+func (s *session) pace() *ending {
+	c, r := s.net.Load(), s.reader
+	if c.ready() != nil {
+		return &ending{}
+	}
+	switch {
+	case c.keptWaiting():
+		r.most = firstFrame
+	case r.sent:
+		r.most = min(2*r.most, frameBytes)
+	}
+	r.sent = false
+	return s.tooSlow()
 }
 
 const recordsStart = `{"op":"records","records":[`
@@ -242,7 +270,7 @@ func (r *reader) collect(ctx context.Context, f *filling) error {
 		if f.full {
 			r.turn, r.more = at, true // the next frame begins with what did not fit
 		}
-		if f.full || f.n >= f.room || len(f.b) >= frameBytes {
+		if f.full || f.n >= f.room || len(f.b) >= r.most {
 			break
 		}
 	}
@@ -276,7 +304,7 @@ func (r *reader) fill(ctx context.Context, f *filling, p *readPartition) error {
 // take appends a chunk that fits. One that does not is for the next frame; one that the
 // client has no credit for is not done, and neither is one that is not there for it.
 func (r *reader) take(ctx context.Context, f *filling, p *readPartition, c *chunk) (done bool, _ error) {
-	if c.read.Records > f.room-f.n || !f.empty() && len(f.b)+len(c.text) > frameBytes {
+	if c.read.Records > f.room-f.n || !f.empty() && len(f.b)+len(c.text) > r.most {
 		f.full = !f.empty()
 		return f.full, nil
 	}
@@ -310,7 +338,7 @@ func (r *reader) read(ctx context.Context, f *filling, p *readPartition) (broker
 	}
 	info, err := p.topic.Read(ctx, &broker.FetchRequest{
 		Partition: meta.Partition, From: broker.Position{Value: int64(p.next)}, Isolation: r.want.isolation,
-		MaxRecords: f.room - f.n, MaxBytes: max(1, frameBytes-len(f.b)), Filter: r.want.filter(),
+		MaxRecords: f.room - f.n, MaxBytes: max(1, r.most-len(f.b)), Filter: r.want.filter(),
 	}, visit)
 	f.n += info.Records
 	if err != nil {

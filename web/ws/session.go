@@ -238,8 +238,11 @@ func (s *session) advance(ctx context.Context) (sent bool, _ *ending) {
 	if end := s.takeAdded(ctx); end != nil {
 		return false, end
 	}
-	if s.slow(s.stream.Delay()) {
+	if s.slow(s.stream.Delay()) || s.reader.room() == 0 {
 		return false, nil
+	}
+	if end := s.pace(); end != nil {
+		return false, end
 	}
 	return s.deliver(ctx)
 }

@@ -3,6 +3,7 @@ package ws
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"tidewire/internal/lifecycle"
@@ -14,7 +15,7 @@ import (
 type turns struct {
 	mu      sync.Mutex
 	running bool          // guarded by mu: a turn is under way; it stays so once the session has ended
-	woken   bool          // guarded by mu: there is more to do after what the turn is at
+	woken   atomic.Bool   // there is more to do after what the turn is at; set under mu
 	kick    chan struct{} // receives when woken is set; nil: the turn never waits
 	timer   *time.Timer   // of the turn: wakes when something is due by the clock
 }
@@ -23,20 +24,24 @@ type turns struct {
 func (t *turns) begin(g *lifecycle.Group, run func(context.Context)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.running, t.woken = g.Go("ws/write", run), false
+	t.running = g.Go("ws/write", run)
+	t.woken.Store(false)
 }
 
 // wake starts a turn, or has the present one go on. It tells whether there is one: not where
 // the group has ended and none is under way. It does not block, and takes no lock but its own
 // and the group's.
 func (t *turns) wake(g *lifecycle.Group, run func(context.Context)) bool {
+	if t.woken.Load() { // as with a client that has stopped reading, at every append
+		return true
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !t.running {
 		t.running = g.Go("ws/write", run)
 		return t.running
 	}
-	t.woken = true
+	t.woken.Store(true)
 	if t.kick != nil {
 		select {
 		case t.kick <- struct{}{}:
@@ -50,7 +55,7 @@ func (t *turns) wake(g *lifecycle.Group, run func(context.Context)) bool {
 func (t *turns) rest() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.running, t.woken = t.woken, false
+	t.running = t.woken.Swap(false)
 	return !t.running
 }
 
