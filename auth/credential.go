@@ -1,6 +1,9 @@
 package auth
 
-import "context"
+import (
+	"context"
+	"strings"
+)
 
 // Credential is what a caller has authenticated with, for calls that last: it can be
 // looked at again for as long as the call goes on, and also after the request that brought
@@ -18,6 +21,15 @@ func (t *Tokens) Credential(token string) Credential { return &bearer{t, token} 
 type bearer struct {
 	tokens *Tokens
 	token  string
+}
+
+// Kept is the credential for a call that outlives its request: it does not keep the request's
+// header in memory, of which a token is a part.
+func Kept(c Credential) Credential {
+	if b, ok := c.(*bearer); ok {
+		return &bearer{b.tokens, strings.Clone(b.token)}
+	}
+	return c
 }
 
 func (b *bearer) Verify(ctx context.Context) (*Principal, error) {

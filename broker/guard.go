@@ -68,7 +68,11 @@ type guarded struct {
 // Guard returns a guard of a call that was let in. A topic is pinned by its id: one that is
 // deleted and created anew is another. Close must be called.
 func (b *Broker) Guard(c Caller, needs ...Need) *Guard {
-	g := &Guard{b: b, watcher: partition.NewWatcher()}
+	return b.guard(c, partition.NewWatcher(), needs)
+}
+
+func (b *Broker) guard(c Caller, w *partition.Watcher, needs []Need) *Guard {
+	g := &Guard{b: b, watcher: w}
 	g.SetCaller(c)
 	for _, n := range needs {
 		g.Add(n)
@@ -123,16 +127,16 @@ func (n *guarded) pin(img *metadata.Image) {
 // (unauthenticated, token-expired), forbidden, unknown-topic; and the quorum's where it had
 // to be asked.
 func (g *Guard) Check(ctx context.Context) error {
-	if g.caller.Credential != nil {
-		p, err := g.caller.Credential.Verify(ctx)
-		if err != nil {
-			return err
-		}
-		g.caller.Principal = p
-		g.note(p)
+	if err := g.verify(ctx); err != nil {
+		return err
 	}
 	for i := range g.needs {
 		if err := g.b.may(ctx, g.caller, g.needs[i].Need); err != nil {
+			// A disabled user has no rights either, and may have become one just now: what the
+			// credential says goes first.
+			if gone := g.verify(ctx); gone != nil {
+				return gone
+			}
 			return err
 		}
 	}
@@ -141,6 +145,19 @@ func (g *Guard) Check(ctx context.Context) error {
 			return err
 		}
 	}
+	return nil
+}
+
+func (g *Guard) verify(ctx context.Context) error {
+	if g.caller.Credential == nil {
+		return nil
+	}
+	p, err := g.caller.Credential.Verify(ctx)
+	if err != nil {
+		return err
+	}
+	g.caller.Principal = p
+	g.note(p)
 	return nil
 }
 

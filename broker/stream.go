@@ -2,6 +2,7 @@ package broker
 
 import (
 	"context"
+	"slices"
 
 	"tidewire/broker/partition"
 	"tidewire/cluster/metadata"
@@ -20,6 +21,12 @@ type Stream struct {
 
 // NewStream returns a stream that follows nothing yet. Close must be called.
 func (b *Broker) NewStream(c Caller) *Stream { return &Stream{b: b, guard: b.Guard(c)} }
+
+// NewStreamCalling is NewStream for a client that waits without a goroutine: woken is called
+// where Changed would receive, under locks, so it may not block and not call the broker.
+func (b *Broker) NewStreamCalling(c Caller, woken func()) *Stream {
+	return &Stream{b: b, guard: b.guard(c, partition.NewCaller(woken), nil)}
+}
 
 // Changed receives after one or more changes of a partition that is open, or when there
 // may be a reason to end (see Guard).
@@ -53,7 +60,7 @@ func (s *Stream) Follow(ctx context.Context, names []string) ([]*StreamTopic, er
 		if err != nil {
 			return nil, err
 		}
-		added[i] = &StreamTopic{s: s, t: t, open: map[model.PartitionID]*partition.Partition{}}
+		added[i] = &StreamTopic{s: s, t: t}
 	}
 	for _, t := range added {
 		s.guard.needs = append(s.guard.needs, guarded{Need: OnTopic(metadata.OpRead, t.t.name), topic: t.t.id, pinned: true})
@@ -66,7 +73,9 @@ func (s *Stream) Follow(ctx context.Context, names []string) ([]*StreamTopic, er
 func (s *Stream) Unfollow() {
 	for _, t := range s.topics {
 		for _, p := range t.open {
-			p.Unwatch(s.guard.watcher)
+			if p != nil {
+				p.Unwatch(s.guard.watcher)
+			}
 		}
 	}
 	s.topics = nil
@@ -83,7 +92,15 @@ func (s *Stream) Close() {
 type StreamTopic struct {
 	s    *Stream
 	t    *topic
-	open map[model.PartitionID]*partition.Partition
+	open []*partition.Partition // by their ids; nil: not open
+}
+
+// opened is a partition that is open in this stream, else nil.
+func (t *StreamTopic) opened(p model.PartitionID) *partition.Partition {
+	if p < 0 || int(p) >= len(t.open) {
+		return nil
+	}
+	return t.open[p]
 }
 
 // Name is the topic's name.
@@ -127,8 +144,8 @@ func (t *StreamTopic) Open(p model.PartitionID, at Position, iso Isolation) (mod
 
 // partition finds a partition, open or not, that can be read.
 func (t *StreamTopic) partition(p model.PartitionID) (*partition.Partition, error) {
-	part, isOpen := t.open[p]
-	if !isOpen {
+	part := t.opened(p)
+	if part == nil {
 		parts := *t.t.parts.Load()
 		if p < 0 || int(p) >= len(parts) {
 			return nil, model.Errorf(model.UnknownPartition, "topic %q has partitions 0 to %d, not %d", t.t.name, len(parts)-1, p)
@@ -142,7 +159,10 @@ func (t *StreamTopic) partition(p model.PartitionID) (*partition.Partition, erro
 
 // watch wakes the stream from now on when the partition changes.
 func (t *StreamTopic) watch(p model.PartitionID, part *partition.Partition) {
-	if _, isOpen := t.open[p]; !isOpen {
+	if t.opened(p) == nil {
+		if n := int(p) + 1; n > len(t.open) {
+			t.open = append(slices.Grow(t.open, len(*t.t.parts.Load())-len(t.open)), make([]*partition.Partition, n-len(t.open))...)
+		}
 		t.open[p] = part
 		part.Watch(t.s.guard.watcher)
 	}
@@ -173,7 +193,7 @@ func (t *StreamTopic) readable(ctx context.Context, p model.PartitionID) (*parti
 	if err := t.s.mayRead(ctx, t.t.name); err != nil {
 		return nil, err
 	}
-	part := t.open[p]
+	part := t.opened(p)
 	if part == nil {
 		return nil, model.Errorf(model.UnknownPartition, "partition %d of %q is not open in this stream", p, t.t.name)
 	}

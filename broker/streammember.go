@@ -4,7 +4,6 @@ import (
 	"context"
 	"slices"
 
-	"tidewire/broker/partition"
 	"tidewire/internal/model"
 )
 
@@ -34,7 +33,7 @@ func (s *Stream) Take(ctx context.Context, name string, id model.TopicID) (*Stre
 	case t.id != id:
 		return nil, unknownTopic(name)
 	}
-	out := &StreamTopic{s: s, t: t, open: map[model.PartitionID]*partition.Partition{}}
+	out := &StreamTopic{s: s, t: t}
 	s.topics = append(s.topics, out)
 	return out, nil
 }
@@ -42,15 +41,15 @@ func (s *Stream) Take(ctx context.Context, name string, id model.TopicID) (*Stre
 // Drop takes a topic back that Take has added; it must not be used again.
 func (s *Stream) Drop(t *StreamTopic) {
 	for p := range t.open {
-		t.Shut(p)
+		t.Shut(model.PartitionID(p))
 	}
 	s.topics = slices.DeleteFunc(s.topics, func(x *StreamTopic) bool { return x == t })
 }
 
 // Shut ends the reading of a partition: it does not wake the stream any more.
 func (t *StreamTopic) Shut(p model.PartitionID) {
-	if part := t.open[p]; part != nil {
+	if part := t.opened(p); part != nil {
 		part.Unwatch(t.s.guard.watcher)
-		delete(t.open, p)
+		t.open[p] = nil
 	}
 }

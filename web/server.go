@@ -12,14 +12,15 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/gin-gonic/gin"
 
 	"tidewire/api/problem"
 	"tidewire/api/route"
+	"tidewire/internal/lifecycle"
 	"tidewire/internal/model"
+	"tidewire/web/conns"
 	"tidewire/web/h1"
 )
 
@@ -56,14 +57,16 @@ type Config struct {
 	CORSOrigins    []string
 	TrustedProxies []netip.Prefix
 	TLS            *tls.Config // nil: plain HTTP
+	MaxConnections int         // at once; 0: DefaultMaxConnections
 	Now            func() time.Time
 }
 
 // Server is the HTTP port of a node.
 type Server struct {
 	http    *http.Server
-	plain   *h1.Server   // serves plain requests without TLS; the rest comes to http
-	secure  atomic.Int64 // connections open with TLS
+	plain   *h1.Server // serves plain requests without TLS; the rest comes to http
+	seats   *conns.Pool
+	group   *lifecycle.Group // of the seats
 	streams Streams
 	logger  *slog.Logger
 	tls     bool
@@ -85,42 +88,29 @@ func New(c Config) (*Server, error) {
 		ReadHeaderTimeout: readHeaderTimeout, IdleTimeout: idleTimeout,
 		ErrorLog: slog.NewLogLogger(c.Logger.Handler(), slog.LevelDebug),
 	}
-	server := &Server{http: s, streams: c.Streams, logger: c.Logger, tls: c.TLS != nil}
+	server := &Server{http: s, streams: c.Streams, logger: c.Logger, tls: c.TLS != nil, group: lifecycle.New(context.Background())}
+	server.seats = newSeats(&c)
 	if server.tls {
-		s.ConnState = server.noteConnection
+		s.ConnState = noteSecure
 	}
 	server.plain = h1.New(s, c.Logger)
 	server.plain.Remember(route.MemoryKey, func() any { return new(route.Memory) })
+	server.plain.Limit(seats{server.seats})
 	return server, nil
 }
 
-// noteConnection counts connections with TLS.
-func (s *Server) noteConnection(_ net.Conn, state http.ConnState) {
-	switch state {
-	case http.StateNew:
-		s.secure.Add(1)
-	case http.StateClosed, http.StateHijacked:
-		s.secure.Add(-1)
-	}
-}
-
-// Connections is the number of connections that are open; with TLS without those that have
-// become WebSockets.
-func (s *Server) Connections() int {
-	if s.tls {
-		return int(s.secure.Load())
-	}
-	return s.plain.Open()
-}
+// Connections tells how the connections are used.
+func (s *Server) Connections() conns.Stats { return s.seats.Stats() }
 
 // Handler is the whole HTTP surface, for tests that need no port.
 func (s *Server) Handler() http.Handler { return s.http.Handler }
 
 // Serve answers on the listener until Shutdown; the error is nil then.
 func (s *Server) Serve(l net.Listener) error {
+	s.group.Go("http/refused", s.seats.Run)
 	var err error
 	if s.tls {
-		err = s.http.ServeTLS(l, "", "")
+		err = s.http.ServeTLS(&seatedListener{l, s.seats}, "", "")
 	} else {
 		err = s.plain.Serve(l)
 	}
@@ -140,6 +130,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	streams := make(chan error, 1)
 	s.http.RegisterOnShutdown(func() { streams <- s.streams.Shutdown(grace) })
 	err := s.plain.Shutdown(grace)
+	defer s.endSeats()
 	if errors.Is(err, context.DeadlineExceeded) {
 		s.logger.Warn("connections of clients that did not end their requests were cut")
 		err = s.plain.Close()
@@ -149,6 +140,12 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		return errors.Join(err, streamErr)
 	case <-ctx.Done():
 		return errors.Join(err, context.Cause(ctx))
+	}
+}
+
+func (s *Server) endSeats() {
+	if err := s.group.Stop(time.Second); err != nil {
+		s.logger.Warn("refused connections were not closed", "error", err)
 	}
 }
 

@@ -149,7 +149,7 @@ func (a *app) benchIdle() *cobra.Command {
 	}, &o, bench.Idle)
 	f := c.Flags()
 	f.IntVar(&o.Connections, "connections", 1000, "WebSockets to open")
-	f.DurationVar(&o.Hold, "hold", 5*time.Second, "how long they are open before the memory is read")
+	f.DurationVar(&o.Hold, "hold", 5*time.Second, "how long to rest before the memory is read, without them and with them")
 	f.IntVar(&o.PID, "pid", 0, "the server's process on this machine; 0: ask its /metrics")
 	o.Batch = 1
 	return c

@@ -89,7 +89,7 @@ func TestFlagsAreThoseOfTheContract(t *testing.T) {
 		"kafka-listen": "127.0.0.1:9092", "kafka-advertise": "", "gossip-listen": "127.0.0.1:7946",
 		"gossip-advertise": "", "peer-listen": "127.0.0.1:7947", "peer-advertise": "",
 		"log-format": "text", "log-level": "info", "shutdown-timeout": "30s", "disk-reserve": "256MiB",
-		"log-sync-interval": "2ms", "compaction-buffer": "128MiB", "fetch-memory": "256MiB", "http-inflight-bytes": "512MiB", "max-open-files": "0",
+		"log-sync-interval": "2ms", "compaction-buffer": "128MiB", "fetch-memory": "256MiB", "http-inflight-bytes": "512MiB", "http-max-connections": "0", "max-open-files": "0",
 	}
 	got := map[string]string{}
 	fs := pflag.NewFlagSet("serve", pflag.ContinueOnError)

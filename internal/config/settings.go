@@ -139,6 +139,8 @@ func operationRows() []row {
 			100*time.Microsecond, 10*time.Second, func(c *Config) *time.Duration { return &c.LogSyncInterval }),
 		size(Setting{Name: "http-inflight-bytes", Default: "512MiB", Doc: "Memory that bodies of HTTP requests and WebSocket frames under way may take together, records in them included; what comes beyond is refused with 429. At least 64MiB"},
 			func(c *Config) *Size { return &c.HTTPInflightBytes }),
+		integer(Setting{Name: "http-max-connections", Default: "0", Unit: "connections", Doc: "Connections of the HTTP port at once, WebSockets included; beyond them a newcomer takes the place of one that waits for a request, or is refused with 429, and one address never has more than three quarters. 0 takes half of the descriptors that the process may have, at most 10000"},
+			0, 1<<20, func(c *Config, n int64) { c.HTTPMaxConnections = int(n) }),
 		size(Setting{Name: "compaction-buffer", Default: "128MiB", Doc: "Memory for the keys that one pass of compaction covers, 24 bytes each; taken only while a pass runs, and at least 1MiB"},
 			func(c *Config) *Size { return &c.CompactionBuffer }),
 		size(Setting{Name: "fetch-memory", Default: "256MiB", Doc: "Memory of all reads of records together, at least 16MiB; a read that finds none for 5 seconds is refused with `rate-limited`, and one user never has more than three quarters"},

@@ -33,7 +33,8 @@ type Config struct {
 	DiskReserve     Size // free bytes below which record writes are refused
 	LogSyncInterval time.Duration
 	// HTTPInflightBytes bounds what requests under way hold.
-	HTTPInflightBytes Size
+	HTTPInflightBytes  Size
+	HTTPMaxConnections int // 0: by the limit of the process
 	// CompactionBuffer is the memory for the keys of one pass of compaction, in bytes.
 	CompactionBuffer Size
 	// FetchMemory bounds the memory of all reads together, in bytes.

@@ -113,7 +113,7 @@ func (r *recorder) measure() (*history.Sample, []history.TopicSample, error) {
 		return true
 	})
 	s.Gauges[history.Topics] = float64(len(topics))
-	s.Gauges[history.Connections] = float64(r.n.server.Connections())
+	s.Gauges[history.Connections] = float64(r.n.server.Connections().Open)
 	s.Gauges[history.DiskFree], s.Gauges[history.DiskUsed] = math.NaN(), math.NaN()
 	if disk := r.n.disk.Space(); disk.Total > 0 && disk.Total < math.MaxInt64 {
 		s.Gauges[history.DiskFree], s.Gauges[history.DiskUsed] = float64(disk.Free), float64(disk.Total-disk.Free)

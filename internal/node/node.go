@@ -293,11 +293,16 @@ func (n *Node) startBroker(ctx context.Context) error {
 	n.groups.Start()
 	n.group.Go("auth", n.auth.Service.Run)
 	n.group.Go("disk", n.watchDisk)
+	n.group.Go("memory", n.trimMemory)
 	return nil
 }
 
 func (n *Node) startServer(context.Context) error {
 	tlsConfig, err := n.tlsConfig()
+	if err != nil {
+		return err
+	}
+	most, err := n.maxConnections()
 	if err != nil {
 		return err
 	}
@@ -328,16 +333,19 @@ func (n *Node) startServer(context.Context) error {
 	consumers := groups.New(groups.Config{Groups: n.groups, Broker: n.broker, Authz: n.auth.Authorizer, Logger: n.logger, Inflight: budget})
 	friends := web.AllowedOrigins(n.cfg.HTTP.CORSOrigins)
 	n.streams = ws.New(ws.Config{
-		Broker: n.broker, Groups: n.groups, Tokens: n.auth.Tokens, Logger: n.logger, Now: n.now, Group: n.group, Inflight: budget, MaxSockets: ws.DefaultMaxSockets,
+		Broker: n.broker, Groups: n.groups, Tokens: n.auth.Tokens, Logger: n.logger, Now: n.now, Group: n.group, Inflight: budget,
+		MaxSockets:     max(most*3/4, 1), // so that requests always have some connections
 		AllowedOrigins: func(r *http.Request) bool { return gate.OwnOrigin(r) || friends(r) },
 	})
 	n.server, err = web.New(web.Config{
 		Gate: gate, Doors: []web.Door{api, doors, operate, consumers}, Streams: web.NewStreams(n.streams), Metrics: metrics, Logger: n.logger, Prefix: n.cfg.HTTP.PathPrefix,
 		CORSOrigins: n.cfg.HTTP.CORSOrigins, TrustedProxies: n.cfg.HTTP.TrustedProxies, TLS: tlsConfig, Now: n.now,
+		MaxConnections: most,
 	})
 	if err != nil {
 		return err
 	}
+	n.server.RegisterConnections(registry)
 	n.group.Go("history", past.run)
 	n.group.Go("http", func(context.Context) {
 		if err := n.server.Serve(n.listener); err != nil {

@@ -7,6 +7,7 @@ import (
 
 	"tidewire/storage/files"
 	"tidewire/storage/log"
+	"tidewire/web"
 )
 
 // leastOpenFiles is the lowest cap that a setting can ask for: with fewer, syncs and
@@ -29,6 +30,23 @@ func (n *Node) openFiles() (int, error) {
 			"max_open_files", most, "descriptors", descriptors)
 	}
 	return most, nil
+}
+
+// maxConnections is how many connections the HTTP port may have open at once.
+func (n *Node) maxConnections() (int, error) {
+	descriptors, err := files.DescriptorLimit()
+	if err != nil {
+		return 0, fmt.Errorf("http-max-connections: the limit of descriptors: %w", err)
+	}
+	most := n.cfg.HTTPMaxConnections
+	if most == 0 {
+		most = int(min(descriptors/2, web.DefaultMaxConnections))
+	}
+	if uint64(most) >= descriptors {
+		n.logger.Warn("the process may have fewer descriptors than --http-max-connections: raise its limit (ulimit -n), files need some too",
+			"http_max_connections", most, "descriptors", descriptors)
+	}
+	return max(most, 1), nil
 }
 
 // registerOpenFiles adds the metrics of the logs' open files to a registry.

@@ -6,12 +6,15 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/gorilla/websocket"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -80,9 +83,9 @@ func TestWebSocketReadersThatStopReadingCostOneFrameEach(t *testing.T) {
 	t.Logf("%d readers that have stopped: %d MiB more resident, %d records written and read in %s", readers, grown>>20, records, time.Since(began))
 }
 
-// subscribed opens a socket that reads a topic from the earliest record on; buffer is the
-// size of its receive buffer, 0 for the usual.
-func subscribed(t testing.TB, a *api, topic string, buffer int) *websocket.Conn {
+// subscribed opens a socket that reads a topic; buffer is the size of its receive buffer, 0
+// for the usual. It reads from the earliest record on, unless from says where.
+func subscribed(t testing.TB, a *api, topic string, buffer int, from ...string) *websocket.Conn {
 	t.Helper()
 	d := websocket.Dialer{HandshakeTimeout: 30 * time.Second, NetDial: func(network, addr string) (net.Conn, error) {
 		conn, err := net.Dial(network, addr)
@@ -91,7 +94,7 @@ func subscribed(t testing.TB, a *api, topic string, buffer int) *websocket.Conn 
 		}
 		return conn, err
 	}}
-	conn, resp, err := d.Dial("ws"+strings.TrimPrefix(a.n.URL(), "http")+"/v1/ws/consume?from=earliest&topics="+topic, http.Header{"Authorization": {"Bearer " + a.token}})
+	conn, resp, err := d.Dial("ws"+strings.TrimPrefix(a.n.URL(), "http")+"/v1/ws/consume?from="+append(from, "earliest")[0]+"&topics="+topic, http.Header{"Authorization": {"Bearer " + a.token}})
 	require.NoError(t, err)
 	require.NoError(t, resp.Body.Close())
 	t.Cleanup(func() { _ = conn.Close() })
@@ -115,4 +118,94 @@ func (n *node) rss(t testing.TB) int64 {
 	}
 	t.Fatal("no VmRSS in /proc")
 	return 0
+}
+
+// beside is how many records a second were written and read in a window of some seconds.
+type beside struct{ written, read float64 }
+
+// measureBeside has a producer write as fast as it can and a client read, for a while.
+func measureBeside(t *testing.T, a *api, produce func() int, d time.Duration) beside {
+	t.Helper()
+	reading := subscribed(t, a, "busy", 0, "latest")
+	defer reading.Close()
+	var read atomic.Int64
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			_, frame, err := reading.ReadMessage()
+			if err != nil {
+				return
+			}
+			read.Add(int64(bytes.Count(frame, []byte(`"offset":`))))
+		}
+	}()
+	for began := time.Now(); time.Since(began) < time.Second; { // until both are at their pace
+		produce()
+	}
+	written, before, began := 0, read.Load(), time.Now()
+	for time.Since(began) < d {
+		written += produce()
+	}
+	s := time.Since(began).Seconds()
+	b := beside{float64(written) / s, float64(read.Load()-before) / s}
+	require.NoError(t, reading.Close())
+	<-ended
+	return b
+}
+
+// The rates of a producer and of a reader beside readers that have stopped, and without them,
+// in turns: the medians may differ by a tenth. It measures, and so runs only when it is asked
+// for, with nothing else on the machine.
+func TestReadersThatHaveStoppedDoNotSlowOthers(t *testing.T) {
+	v := os.Getenv(stalledVariable)
+	if v == "" {
+		t.Skip("it measures: set " + stalledVariable + " to the number of readers")
+	}
+	readers, err := strconv.Atoi(v)
+	require.NoError(t, err)
+	const rounds, window = 5, 4 * time.Second
+	n := startNode(t)
+	a := admin(t, n)
+	a.createTopic(t, "busy", 3, map[string]any{"segment.bytes": 64 << 20, "retention.bytes": 256 << 20})
+	body := []byte(`{"records":[` + strings.TrimSuffix(strings.Repeat(`{"value":"`+strings.Repeat("x", 1000)+`"},`, 1000), ",") + `]}`)
+	produce := func() int {
+		a.must(t, "POST", "/v1/topics/busy/records?acks=leader", body, nil)
+		return 1000
+	}
+	for range 50 {
+		produce()
+	}
+	var alone, among []beside
+	for range rounds {
+		alone = append(alone, measureBeside(t, a, produce, window))
+		stopped := make([]*websocket.Conn, readers)
+		for i := range stopped {
+			stopped[i] = subscribed(t, a, "busy", 4096, "earliest")
+		}
+		for began := time.Now(); time.Since(began) < 3*time.Second; { // until they stand still
+			produce()
+		}
+		among = append(among, measureBeside(t, a, produce, window))
+		for _, c := range stopped {
+			require.NoError(t, c.Close())
+		}
+		time.Sleep(time.Second) // until the node has forgotten them
+	}
+	middle := func(all []beside, of func(beside) float64) float64 {
+		rates := make([]float64, len(all))
+		for i, b := range all {
+			rates[i] = of(b)
+		}
+		slices.Sort(rates)
+		return rates[len(rates)/2]
+	}
+	for what, of := range map[string]func(beside) float64{
+		"written": func(b beside) float64 { return b.written }, "read": func(b beside) float64 { return b.read },
+	} {
+		without, with := middle(alone, of), middle(among, of)
+		t.Logf("%s: %.0f records/s without, %.0f/s beside %d readers that have stopped (medians of %d)", what, without, with, readers, rounds)
+		assert.Greater(t, with, 0.9*without, what)
+	}
+	t.Logf("alone %.0f, beside them %.0f", alone, among)
 }

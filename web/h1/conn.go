@@ -50,7 +50,9 @@ type conn struct {
 	remote string
 	local  net.Addr
 	state  atomic.Int32
-	memory any // what the server remembers of the connection; nil: nothing
+	memory any  // what the server remembers of the connection; nil: nothing
+	seat   Seat // nil: connections are not bounded
+	passed bool // net/http has the connection
 
 	buf  *buffer // nil while there is nothing to hold
 	r, w int     // what was read and not taken is buf[r:w]
@@ -95,12 +97,18 @@ func (c *conn) serve() {
 			return
 		}
 		c.r += len(head)
+		if c.seat != nil {
+			c.seat.Work()
+		}
 		if !x.run() || !c.state.CompareAndSwap(active, idle) {
 			return
 		}
 		if c.s.closing.Load() {
 			c.closeIf(idle)
 			return
+		}
+		if c.seat != nil {
+			c.seat.Wait()
 		}
 	}
 }
@@ -109,6 +117,9 @@ func (c *conn) serve() {
 func (c *conn) end() {
 	if c.state.Swap(ended) != ended {
 		_ = c.net.Close() // of no interest any more
+	}
+	if c.seat != nil && !c.passed {
+		c.seat.Leave()
 	}
 	c.release()
 	c.s.forget(c)
@@ -261,8 +272,15 @@ func (c *conn) handOver() {
 		_ = c.net.Close() // it is gone
 		return
 	}
-	c.s.handed.Add(1)
-	c.s.passed.push(&replayed{Conn: c.net, tcp: c.net, first: first, gone: sync.OnceFunc(func() { c.s.handed.Add(-1) })})
+	c.passed = true
+	server, seat := c.s, c.seat // what is handed over may live long, and does not keep c
+	server.handed.Add(1)
+	server.passed.push(&replayed{Conn: c.net, tcp: c.net, first: first, seat: seat, gone: sync.OnceFunc(func() {
+		server.handed.Add(-1)
+		if seat != nil {
+			seat.Leave()
+		}
+	})})
 }
 
 // linger lets the last answer arrive before the connection is closed.

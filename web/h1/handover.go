@@ -49,6 +49,7 @@ type replayed struct {
 	net.Conn
 	tcp   *net.TCPConn
 	first []byte
+	seat  Seat   // nil: connections are not bounded
 	gone  func() // called by the first Close
 }
 

@@ -16,6 +16,20 @@ import (
 // acceptBackoff bounds the pause after a failed accept, as when descriptors are used up.
 const acceptBackoff = time.Second
 
+// Seats bounds the connections.
+type Seats interface {
+	// Take gives a connection a seat, in which it waits for a request. Nil: it was refused,
+	// and whoever refused it closes it. vacate ends a connection that still waits, for another.
+	Take(c net.Conn, vacate func()) Seat
+}
+
+// Seat is a connection's place.
+type Seat interface {
+	Wait()  // for a request: it may be ended for another connection
+	Work()  // at a request, or as a stream
+	Leave() // for good; calls after the first do nothing
+}
+
 // Server serves plain requests itself and all others by an http.Server.
 type Server struct {
 	http    *http.Server
@@ -29,6 +43,7 @@ type Server struct {
 	firstTimeout, idleTimeout time.Duration // for the first request and the later ones; 0: none
 	maxHead                   int           // bytes; heads beyond are for http to judge; 0: any
 	plain                     bool          // http has no settings that only it can obey
+	seats                     Seats         // nil: no bound
 
 	memoryKey any        // see Remember
 	newMemory func() any // nil: connections have none
@@ -56,6 +71,30 @@ func New(s *http.Server, logger *slog.Logger) *Server {
 // Remember gives each connection that is served here a value, which create makes, and which
 // the contexts of its requests have under key. It must be called before Serve.
 func (s *Server) Remember(key any, create func() any) { s.memoryKey, s.newMemory = key, create }
+
+// Limit bounds the connections; it is called before Serve. Without effect where net/http
+// serves all.
+func (s *Server) Limit(seats Seats) {
+	if s.plain {
+		s.seats = seats
+		s.http.ConnState = noteState
+	}
+}
+
+// noteState tells the seat of a connection that net/http has what it does.
+func noteState(c net.Conn, state http.ConnState) {
+	r, ok := c.(*replayed)
+	if !ok || r.seat == nil {
+		return
+	}
+	switch state {
+	case http.StateActive, http.StateHijacked: // the head of a request is there
+		r.seat.Work()
+	case http.StateIdle:
+		r.seat.Wait()
+	case http.StateNew, http.StateClosed:
+	}
+}
 
 func newServer(s *http.Server, logger *slog.Logger) *Server {
 	return &Server{
@@ -128,6 +167,11 @@ func (s *Server) take(nc net.Conn) {
 	if err != nil {
 		_ = nc.Close() // it is gone already
 		return
+	}
+	if s.seats != nil {
+		if c.seat = s.seats.Take(tcp, func() { _ = tcp.Close() }); c.seat == nil {
+			return
+		}
 	}
 	s.mu.Lock()
 	s.conns[c] = struct{}{}

@@ -3,6 +3,7 @@ package ws
 import (
 	"bufio"
 	"encoding/base64"
+	"errors"
 	"net"
 	"net/http"
 	"sync/atomic"
@@ -31,6 +32,11 @@ func (h *hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	if direct, ok := c.(syscall.Conn); ok { // not with TLS
 		h.conn.raw, _ = direct.SyscallConn() // nil where there is none: Write does without
 	}
+	if tcp, ok := innermost(c).(*net.TCPConn); ok {
+		if h.conn.sock, _ = tcp.SyscallConn(); h.conn.sock != nil {
+			limitUnsent(h.conn.sock)
+		}
+	}
 	return h.conn, rw, nil
 }
 
@@ -48,6 +54,8 @@ type pacedConn struct {
 	net.Conn
 	slow, cut time.Duration
 	raw       syscall.RawConn // nil: all writes may wait
+	sock      syscall.RawConn // of TCP, below TLS too; nil: there is none
+	waited    bool            // of who writes: longer than patience, since it last asked
 	stuck     atomic.Bool
 	last      atomic.Pointer[time.Time] // no write may last longer, where set
 	between   func()                    // called between the pieces of a long write, by its goroutine; nil: nothing is
@@ -68,9 +76,7 @@ func (c *pacedConn) Write(b []byte) (int, error) {
 		}
 		n, err := c.Conn.Write(piece)
 		total += n
-		if time.Since(began) >= c.slow {
-			c.stuck.Store(true)
-		}
+		c.note(time.Since(began))
 		if err != nil {
 			return total, err
 		}
@@ -81,6 +87,45 @@ func (c *pacedConn) Write(b []byte) (int, error) {
 			return total, c.allow(time.Time{}) // or the next write could not go at once
 		}
 	}
+}
+
+// patience is how long a write, or what comes before it, may wait until the client counts as
+// one that does not keep up.
+const patience = 100 * time.Millisecond
+
+// ready waits until the kernel has sent most of what it was given: so what a client gets is
+// read and encoded when the client takes it, and one that has stopped reading holds nothing.
+// Its bounds are those of Write.
+func (c *pacedConn) ready() error {
+	if c.sock == nil {
+		return nil
+	}
+	at := false
+	if err := c.sock.Write(func(fd uintptr) bool { at = writable(fd); return true }); err != nil || at {
+		return err
+	}
+	began := time.Now()
+	if err := c.allow(began.Add(c.cut)); err != nil {
+		return err
+	}
+	err := c.sock.Write(writable)
+	c.note(time.Since(began))
+	return errors.Join(err, c.allow(time.Time{}))
+}
+
+// note notes how long the client has taken nothing.
+func (c *pacedConn) note(d time.Duration) {
+	c.waited = c.waited || d >= patience
+	if d >= c.slow {
+		c.stuck.Store(true)
+	}
+}
+
+// keptWaiting tells whether the client did not keep up since the last call.
+func (c *pacedConn) keptWaiting() bool {
+	w := c.waited
+	c.waited = false
+	return w
 }
 
 // atOnce writes without waiting, as far as that goes. Faults are left to a write that may
@@ -124,14 +169,22 @@ func (c *pacedConn) SetWriteDeadline(time.Time) error { return nil }
 // abort closes without waiting for what the client has not taken: the kernel would keep
 // up to some megabytes of it for minutes.
 func (c *pacedConn) abort() {
-	inner := c.Conn
-	if t, ok := inner.(interface{ NetConn() net.Conn }); ok { // TLS
-		inner = t.NetConn()
-	}
+	inner := innermost(c.Conn)
 	if t, ok := inner.(*net.TCPConn); ok {
 		_ = t.SetLinger(0)
 	}
 	_ = inner.Close()
+}
+
+// innermost is the connection below TLS, and below what has replayed its first bytes.
+func innermost(c net.Conn) net.Conn {
+	for {
+		t, ok := c.(interface{ NetConn() net.Conn })
+		if !ok {
+			return c
+		}
+		c = t.NetConn()
+	}
 }
 
 func validKey(keys []string) bool {

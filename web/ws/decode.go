@@ -21,6 +21,8 @@ const (
 
 // clientFrame is one frame as the reader hands it to the session.
 type clientFrame struct {
+	end bool            // there is none, nor will there be
+	raw []byte          // not decoded yet; nil: it is, by the fields below
 	id  json.RawMessage // a JSON string or number, nil where the frame has none
 	cmd any             // *produceCmd, *subscription, creditCmd, pauseCmd, seekCmd, commitCmd, releasedCmd, unsubscribeCmd, authCmd
 	err error           // the frame cannot be followed

@@ -25,7 +25,7 @@ func TestFramesOfEveryOpDecode(t *testing.T) {
 		`{"op":"resume","partitions":[]}`:                                          pauseCmd{[]Partition{}, false},
 		`{"partitions":[{"partition":2,"topic":"t","next_offset":0}],"op":"seek"}`: seekCmd{[]Position{{"t", 2, 0}}},
 		`{"op":"subscribe","topics":["t"]}`: &subscription{
-			topics: []string{"t"}, from: broker.Position{Kind: broker.Latest}, fromText: "latest", maxRecords: 500, starts: map[Partition]*int64{},
+			topics: []string{"t"}, from: broker.Position{Kind: broker.Latest}, fromText: "latest", maxRecords: 500,
 		},
 		`{"op":"subscribe","partitions":[{"topic":"t","partition":0,"next_offset":9},{"topic":"t","partition":1}],"from":12,"credit":0,
 			"max_records":10000,"encoding":"text","isolation":"read_uncommitted","topics":null,"group":null}`: &subscription{

@@ -4,21 +4,31 @@
 //
 // # State, goroutines, memory
 //
-// A socket is a session with two goroutines of the node's Group: "ws/read" reads and
-// decodes one frame at a time and hands it over without a buffer, "ws/write" has all the
-// state, follows the frames, pulls from the log and alone writes. The HTTP handler
-// returns after the handshake. Nothing is queued: records are read from the log when the
-// client has taken those before, so a socket holds one records frame (256 KiB and the
-// record that passes it) while its client is slow, and none while it is idle. Sessions
-// wake by the partitions and the metadata they follow and by the clock of their token,
-// never by polling. Lock order: Handler.mu, then nothing; no session holds a lock while
-// it reads or writes.
+// A socket is a session with one goroutine of the node's Group that stays, "ws/read", which
+// reads one frame at a time and hands it over without a buffer, and one that comes when there
+// is something to do, "ws/write": a turn, which has all the state, follows the frames, pulls
+// from the log and alone writes (turns). The HTTP handler returns after the handshake. Nothing
+// is queued: records are read from the log when the client has taken those before, so a socket
+// holds one records frame (256 KiB and the record that passes it) while its client is slow,
+// and none while it is idle. Sessions wake by the partitions and the metadata they follow and
+// by the clock, never by polling. "ws/watch" wakes all of them when the node ends.
+//
+// An idle socket costs the stack of "ws/read", 4 KiB as long as nothing deeper is called
+// there than the library's reading: frames are decoded in the turn, and a pong only notes the
+// time. Lock order: Handler.mu, a session's turns.mu, the Group's; a turn holds none of them
+// while it reads or writes. What wakes a session may hold locks of the broker, of which a
+// session holds none then.
+//
+// Of a client that reads slowly or not at all the kernel takes about 128 KiB beyond what is on
+// its way, and nothing is read or encoded for it until it has taken half of that (conn_linux.go);
+// its frames begin at 32 KiB and grow while it keeps up.
 //
 // Sockets that read the same place of a partition alike share its text, in at most 16 MiB
 // of a node (chunks): it is read and encoded once, while rights, credit and quotas are
 // looked at for each. Searches and previews share nothing.
 //
-// A socket that produces has the same two goroutines. Its frames are decoded in place and
+// A socket that produces has the same goroutines; its turn waits while frames are under way.
+// They are decoded in place by "ws/read" and
 // their records copied by the broker, so that what is under way, 128 frames at most, holds
 // no text; "ws/write" answers in order and takes no further frame while a client does not
 // read its answers. What frames hold counts in the node's budget (internal/inflight).
@@ -86,7 +96,7 @@
 //   - A user's quota slows a socket: no further frame of records is sent, or of the client
 //     taken, until what passed is paid. A produce frame counts as a request. While it waits
 //     a frame of the client waits too, auth included; pings go on.
-//   - slow: a client that takes no 64 KiB for 10 s gets timeout and 4408 when it goes on,
+//   - slow: a client that takes no 128 KiB for 10 s gets timeout and 4408 when it goes on,
 //     and is cut after 30 s: a close frame can only follow a whole frame.
 //   - An auth that fails ends the socket with an error without id and 4401. One that
 //     cannot be decided, since the quorum is not there, ends it with 1013.

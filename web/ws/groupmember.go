@@ -60,7 +60,7 @@ func (s *session) join(ctx context.Context, want *subscription) error {
 		return e
 	}
 	m := &groupMember{s: s, want: w, groups: s.h.groups, topics: map[model.TopicID]*broker.StreamTopic{}}
-	r := &reader{want: want, byName: map[Partition]*readPartition{}, member: m}
+	r := &reader{want: want, most: firstFrame, byName: map[Partition]*readPartition{}, member: m}
 	if want.credit != nil {
 		r.credit = *want.credit
 	}
@@ -147,6 +147,7 @@ func (s *session) regrouped() {
 	case s.regroup <- struct{}{}:
 	default:
 	}
+	s.wake()
 }
 
 // end lets go of the membership; leave: and leaves the group.
@@ -329,7 +330,6 @@ func (s *session) tend(ctx context.Context) *ending {
 			return end
 		}
 	}
-	s.tended.Reset(max(0, time.Until(m.due())))
 	return nil
 }
 
@@ -429,7 +429,7 @@ func (m *groupMember) beat(ctx context.Context, now time.Time) *ending {
 	if m.facts.SessionTimeout/3 >= m.s.h.times.ping {
 		return nil // which pings by itself
 	}
-	return m.s.control(websocket.PingMessage, "")
+	return m.s.sendControl(websocket.PingMessage, "")
 }
 
 // written notes that records went to the client.
@@ -477,7 +477,6 @@ func (s *session) unread(err error) *ending {
 		return s.failed(err)
 	}
 	p.stalled = true
-	s.tended.Reset(max(0, time.Until(m.due())))
 	return nil
 }
 

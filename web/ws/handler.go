@@ -68,6 +68,7 @@ type Handler struct {
 
 	mu      sync.Mutex
 	sockets map[*session]struct{} // guarded by mu
+	watched bool                  // guarded by mu: watch was started
 	closed  bool                  // guarded by mu: stopping is closed
 	idle    chan struct{}         // closed when closed and there are no sockets; guarded by mu
 }
@@ -104,9 +105,9 @@ func New(c Config) *Handler {
 	if h.maxSockets <= 0 {
 		h.maxSockets = DefaultMaxSockets
 	}
-	// Small read buffers and pooled write buffers keep an idle socket at some 10 KB.
+	// Small read buffers and pooled write buffers keep an idle socket small.
 	h.upgrader = websocket.Upgrader{
-		ReadBufferSize: 512, WriteBufferSize: 4096, WriteBufferPool: &sync.Pool{},
+		ReadBufferSize: 256, WriteBufferSize: 4096, WriteBufferPool: &sync.Pool{},
 		Subprotocols: []string{Subprotocol},
 		CheckOrigin:  func(*http.Request) bool { return true }, // checked before, see mayOpen
 		Error:        func(http.ResponseWriter, *http.Request, int, error) {},
@@ -163,7 +164,7 @@ func (h *Handler) Consume(w http.ResponseWriter, r *http.Request, caller broker.
 		return err
 	}
 	s := h.newSession(caller, problem.Occurrence{
-		Path: strings.Clone(r.URL.EscapedPath()), RequestID: w.Header().Get("X-Request-Id"),
+		Path: strings.Clone(r.URL.EscapedPath()), RequestID: strings.Clone(w.Header().Get("X-Request-Id")),
 	})
 	if err := h.add(s); err != nil {
 		s.stream.Close()
@@ -200,11 +201,11 @@ func (s *session) open(w http.ResponseWriter, r *http.Request, want *subscriptio
 	s.attach(conn, hijack.conn)
 	if !s.h.group.Go("ws/read", s.readFrames) { // the group has ended
 		close(s.frames)
-	}
-	if !s.h.group.Go("ws/write", s.run) {
 		s.hurry()
 		s.end(stopping())
+		return nil
 	}
+	s.turns.begin(s.h.group, s.run)
 	return nil
 }
 
@@ -269,6 +270,9 @@ func (h *Handler) add(s *session) error {
 	if len(h.sockets) >= h.maxSockets {
 		return model.Errorf(model.RateLimited, "this node has the %d WebSockets open that it allows", h.maxSockets)
 	}
+	if !h.watched {
+		h.watched = h.group.Go("ws/watch", h.watch)
+	}
 	h.sockets[s] = struct{}{}
 	return nil
 }
@@ -307,6 +311,7 @@ func (h *Handler) Shutdown(ctx context.Context) error {
 	}
 	for s := range h.sockets {
 		s.hurry()
+		s.wake()
 	}
 	h.mu.Unlock()
 	select {

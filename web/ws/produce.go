@@ -17,8 +17,6 @@ import (
 	"tidewire/broker/partition"
 	"tidewire/internal/inflight"
 	"tidewire/internal/model"
-
-	"github.com/gorilla/websocket"
 )
 
 // Limits of a socket that produces. A frame's records have those of a produce request.
@@ -48,9 +46,9 @@ func (h *Handler) Produce(w http.ResponseWriter, r *http.Request, caller broker.
 		return err
 	}
 	s := h.newSession(caller, problem.Occurrence{
-		Path: strings.Clone(r.URL.EscapedPath()), RequestID: w.Header().Get("X-Request-Id"), Write: true,
+		Path: strings.Clone(r.URL.EscapedPath()), RequestID: strings.Clone(w.Header().Get("X-Request-Id")), Write: true,
 	})
-	s.produce = &producing{s: s}
+	s.produce, s.turns.kick = &producing{s: s}, make(chan struct{}, 1)
 	if err := h.add(s); err != nil {
 		s.stream.Close()
 		return err
@@ -62,13 +60,13 @@ func (h *Handler) Produce(w http.ResponseWriter, r *http.Request, caller broker.
 	return nil
 }
 
-// producing is the part of a session that stores records. It belongs to the goroutine of
-// run, but for read.
+// producing is the part of a session that stores records. It belongs to the session's
+// turn, but for read.
 type producing struct {
 	s       *session
 	flights []*flight // under way, in order
 	free    []*flight
-	late    *time.Timer // for the oldest
+	late    *time.Timer // for the oldest; nil: there was none yet
 	end     *ending     // how to end once the flights have landed; nil: going on
 	results recordjson.Results
 	answer  []byte
@@ -149,9 +147,7 @@ func (p *producing) readBody(r io.Reader, cmd *produceCmd) error {
 			return model.Errorf(model.RequestTooLarge, "a frame has at most %d bytes", maxProduceFrame)
 		}
 		// A long frame has no pongs in it.
-		if err := p.s.conn.SetReadDeadline(time.Now().Add(p.s.h.times.pong)); err != nil {
-			return err
-		}
+		_ = p.s.alive("")
 		if err := cmd.hold.Grow(int64(cap(b))); err != nil {
 			return err
 		}
@@ -164,37 +160,45 @@ func (c *produceCmd) refuse() {
 	c.hold.Release()
 }
 
-// live is session.live for a socket that produces.
-func (p *producing) live(ctx context.Context) ending {
-	s := p.s
-	ping := time.NewTicker(s.h.times.ping)
-	defer ping.Stop()
-	token := time.NewTimer(time.Hour)
-	defer token.Stop()
-	p.late = time.NewTimer(time.Hour)
-	defer p.late.Stop()
-	s.slowed = time.NewTimer(time.Hour)
-	defer s.slowed.Stop()
-	defer p.abandon()
-	for {
-		s.armToken(token)
-		if end := p.land(ctx); end != nil {
-			return *end
-		}
-		if p.end != nil && len(p.flights) == 0 {
-			return *p.end
-		}
-		if p.end == nil {
-			p.end = p.check(ctx)
-			if p.end != nil {
-				p.late.Reset(s.h.times.closeWait)
-				continue
-			}
-		}
-		if end := p.await(ctx, ping.C, token.C); end != nil {
-			return *end
+// step is session.step for a socket that produces. While frames are under way it waits for
+// the oldest: the socket is not idle.
+func (p *producing) step(ctx context.Context) (more bool, _ *ending) {
+	if end := p.land(ctx); end != nil {
+		return false, end
+	}
+	if p.end == nil {
+		if p.end = p.check(ctx); p.end != nil {
+			p.arm(p.s.h.times.closeWait)
 		}
 	}
+	if p.end != nil && len(p.flights) == 0 {
+		return false, p.end
+	}
+	did, end := p.s.control()
+	if end != nil || did {
+		return did, end
+	}
+	if p.mayTake() {
+		switch f, ok := p.s.takeFrame(); {
+		case ok && f.end:
+			return false, p.s.gone()
+		case ok:
+			return true, p.take(ctx, f)
+		}
+	}
+	if len(p.flights) == 0 {
+		return false, nil
+	}
+	return true, p.await()
+}
+
+// arm sets when the oldest frame is late, or the socket ends without it.
+func (p *producing) arm(d time.Duration) {
+	if p.late == nil {
+		p.late = time.NewTimer(d)
+		return
+	}
+	p.late.Reset(d)
 }
 
 // check tells how the socket has to end now, nil where it need not.
@@ -209,48 +213,24 @@ func (p *producing) check(ctx context.Context) *ending {
 	return p.s.warnExpiry()
 }
 
-// await waits for one thing to do and does it.
-func (p *producing) await(ctx context.Context, ping, token <-chan time.Time) *ending {
-	s := p.s
-	frames := s.frames
-	var done <-chan struct{}
-	if len(p.flights) > 0 {
-		done = p.flights[0].pending.Done()
+// mayTake tells whether the next frame of the client may be taken.
+func (p *producing) mayTake() bool {
+	if p.end != nil || len(p.flights) >= maxFlights { // what is under way may still land
+		return false
 	}
-	stops, drains, ends := s.h.stopping, s.h.broker.Draining(), ctx.Done()
-	switch {
-	case p.end != nil: // what is under way may still land
-		frames, stops, drains, ends = nil, nil, nil, nil
-	case len(p.flights) >= maxFlights:
-		frames = nil
-	default:
-		if wait := s.h.broker.ProduceDelay(s.stream.Caller()); wait > 0 {
-			s.slowed.Reset(wait)
-			frames = nil
-		}
-	}
+	return !p.s.slow(p.s.h.broker.ProduceDelay(p.s.stream.Caller()))
+}
+
+// await waits for the oldest frame, or for something else to do.
+func (p *producing) await() *ending {
+	p.s.turns.wakeAfter(p.s.due(), p.s.wake)
 	select {
-	case f, ok := <-frames:
-		if !ok {
-			return s.gone()
-		}
-		return p.take(ctx, f)
-	case <-done:
+	case <-p.flights[0].pending.Done():
 		return p.tell(p.flights[0], nil)
 	case <-p.late.C:
-		if p.end != nil {
-			return p.end
-		}
-	case <-s.stream.Changed():
-	case <-token:
-	case <-s.slowed.C:
-	case <-ping:
-		return s.control(websocket.PingMessage, "")
-	case payload := <-s.pings:
-		return s.control(websocket.PongMessage, payload)
-	case <-stops:
-	case <-drains:
-	case <-ends:
+		return p.end // or the frame is late: land tells it
+	case <-p.s.turns.kick:
+		p.s.turns.woken.Store(false) // or it would not be kicked again
 	}
 	return nil
 }
@@ -269,7 +249,7 @@ func (p *producing) take(ctx context.Context, f clientFrame) *ending {
 	}
 	p.flights = append(p.flights, fl)
 	if len(p.flights) == 1 && fl.pending != nil {
-		p.late.Reset(time.Until(fl.deadline))
+		p.arm(time.Until(fl.deadline))
 	}
 	return nil
 }
@@ -328,7 +308,7 @@ func (p *producing) tell(fl *flight, why error) *ending {
 		p.free = append(p.free, fl)
 	}
 	if len(p.flights) > 0 && p.flights[0].pending != nil && p.end == nil {
-		p.late.Reset(time.Until(p.flights[0].deadline))
+		p.arm(time.Until(p.flights[0].deadline))
 	}
 	if err != nil {
 		return p.s.refuse(id, err)
@@ -373,6 +353,9 @@ func (p *producing) encode(fl *flight, why error) (frame []byte, err error) {
 
 // abandon lets go of what has not landed when the socket ends.
 func (p *producing) abandon() {
+	if p.late != nil {
+		p.late.Stop()
+	}
 	for _, fl := range p.flights {
 		if fl.pending != nil {
 			fl.pending.Result(model.Errorf(model.Timeout, "the socket ended"), func(*broker.ProduceResult) {})

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"sync"
 
 	"tidewire/api/recordjson"
@@ -15,20 +16,26 @@ import (
 )
 
 // frameBytes is about how large a records frame gets: the record that passes it still
-// comes whole. A socket holds one such frame while the client is slow, and no more.
-const frameBytes = 256 << 10
+// comes whole. A socket holds one such frame while the client is slow, and no more. Clients
+// that have not shown yet that they keep up, or do not, get smaller ones, from firstFrame on.
+const (
+	frameBytes = 256 << 10
+	firstFrame = 32 << 10
+)
 
 // reader is what a socket without a group reads: partitions and where it is in them.
 type reader struct {
 	want   *subscription
 	topics []*readTopic
-	parts  []*readPartition // in the order in which they were assigned
-	byName map[Partition]*readPartition
-	turn   int            // index of the partition that the next frame begins with
-	credit int64          // records that may still be sent, where want.credit is set
-	more   bool           // a search has not come to the end of what is there
-	failed *readPartition // that could not be read, and ended the frame
-	member *groupMember   // nil: the socket reads without a group
+	parts  []*readPartition             // in the order in which they were assigned
+	byName map[Partition]*readPartition // nil while they are few
+	turn   int                          // index of the partition that the next frame begins with
+	credit int64                        // records that may still be sent, where want.credit is set
+	more   bool                         // a search has not come to the end of what is there
+	most   int                          // about how large the next frame may be, in bytes
+	sent   bool                         // a frame since most was set
+	failed *readPartition               // that could not be read, and ended the frame
+	member *groupMember                 // nil: the socket reads without a group
 
 	shared *chunks // nil: what is read is of no use for others
 	id     uint64  // of the socket, among those that share
@@ -68,7 +75,7 @@ func (s *session) subscribe(ctx context.Context, want *subscription) error {
 }
 
 func newReader(ctx context.Context, stream *broker.Stream, want *subscription) (*reader, error) {
-	r := &reader{want: want, byName: map[Partition]*readPartition{}}
+	r := &reader{want: want, most: firstFrame}
 	if want.credit != nil {
 		r.credit = *want.credit
 	}
@@ -86,7 +93,7 @@ func newReader(ctx context.Context, stream *broker.Stream, want *subscription) (
 		}
 	}
 	for _, p := range want.partitions {
-		if r.byName[p.Partition] != nil {
+		if r.find(p.Partition) != nil {
 			continue
 		}
 		t := topics[index[p.Topic]]
@@ -106,6 +113,7 @@ func (r *reader) assignWhole(ctx context.Context, t *readTopic, from func(Partit
 	if err != nil {
 		return err
 	}
+	r.parts = slices.Grow(r.parts, n-t.known)
 	for ; t.known < n; t.known++ {
 		p := Partition{Topic: t.topic.Name(), Partition: int32(t.known)}
 		if err := r.assign(t.topic, p, from(p)); err != nil {
@@ -122,7 +130,31 @@ func (r *reader) assign(t *broker.StreamTopic, name Partition, at broker.Positio
 	}
 	p := &readPartition{topic: t, name: name, next: next}
 	r.parts = append(r.parts, p)
-	r.byName[name] = p
+	if r.byName == nil && len(r.parts) > fewPartitions {
+		r.byName = make(map[Partition]*readPartition, len(r.parts))
+		for _, p := range r.parts {
+			r.byName[p.name] = p
+		}
+	}
+	if r.byName != nil {
+		r.byName[name] = p
+	}
+	return nil
+}
+
+// fewPartitions are searched one after the other: a map costs more than it gives.
+const fewPartitions = 16
+
+// find finds an assigned partition, else nil.
+func (r *reader) find(name Partition) *readPartition {
+	if r.byName != nil {
+		return r.byName[name]
+	}
+	for _, p := range r.parts {
+		if p.name == name {
+			return p
+		}
+	}
 	return nil
 }
 
@@ -163,10 +195,7 @@ const maxPooledBuffer = 2 * frameBytes
 // each other.
 func (s *session) deliver(ctx context.Context) (more bool, _ *ending) {
 	r := s.reader
-	room := int(r.want.maxRecords)
-	if r.want.credit != nil {
-		room = int(min(r.want.maxRecords, r.credit))
-	}
+	room := r.room()
 	if room == 0 {
 		return false, nil
 	}
@@ -185,6 +214,7 @@ func (s *session) deliver(ctx context.Context) (more bool, _ *ending) {
 			r.credit -= int64(f.n)
 		}
 		f.b = append(f.b, `]}`...)
+		r.sent = true
 		if end := s.sendFrame(f.b); end != nil {
 			return true, end
 		}
@@ -201,6 +231,30 @@ func (s *session) deliver(ctx context.Context) (more bool, _ *ending) {
 		return true, s.failedWith(model.AsError(readErr), closeSlow)
 	}
 	return true, s.failed(readErr)
+}
+
+// room is how many records the next frame may have.
+func (r *reader) room() int {
+	if r.want.credit != nil {
+		return int(min(r.want.maxRecords, r.credit))
+	}
+	return int(r.want.maxRecords)
+}
+
+// pace waits until the client takes more, and sets how large a frame it gets.
+func (s *session) pace() *ending {
+	c, r := s.net.Load(), s.reader
+	if c.ready() != nil {
+		return &ending{}
+	}
+	switch {
+	case c.keptWaiting():
+		r.most = firstFrame
+	case r.sent:
+		r.most = min(2*r.most, frameBytes)
+	}
+	r.sent = false
+	return s.tooSlow()
 }
 
 const recordsStart = `{"op":"records","records":[`
@@ -231,7 +285,7 @@ func (r *reader) collect(ctx context.Context, f *filling) error {
 		if f.full {
 			r.turn, r.more = at, true // the next frame begins with what did not fit
 		}
-		if f.full || f.n >= f.room || len(f.b) >= frameBytes {
+		if f.full || f.n >= f.room || len(f.b) >= r.most {
 			break
 		}
 	}
@@ -265,7 +319,7 @@ func (r *reader) fill(ctx context.Context, f *filling, p *readPartition) error {
 // take appends a chunk that fits. One that does not is for the next frame; one that the
 // client has no credit for is not done, and neither is one that is not there for it.
 func (r *reader) take(ctx context.Context, f *filling, p *readPartition, c *chunk) (done bool, _ error) {
-	if c.read.Records > f.room-f.n || !f.empty() && len(f.b)+len(c.text) > frameBytes {
+	if c.read.Records > f.room-f.n || !f.empty() && len(f.b)+len(c.text) > r.most {
 		f.full = !f.empty()
 		return f.full, nil
 	}
@@ -299,7 +353,7 @@ func (r *reader) read(ctx context.Context, f *filling, p *readPartition) (broker
 	}
 	info, err := p.topic.Read(ctx, &broker.FetchRequest{
 		Partition: meta.Partition, From: broker.Position{Value: int64(p.next)}, Isolation: r.want.isolation,
-		MaxRecords: f.room - f.n, MaxBytes: max(1, frameBytes-len(f.b)), Filter: r.want.filter(),
+		MaxRecords: f.room - f.n, MaxBytes: max(1, r.most-len(f.b)), Filter: r.want.filter(),
 	}, visit)
 	f.n += info.Records
 	if err != nil {
@@ -396,7 +450,7 @@ func (r *reader) seek(id json.RawMessage, c seekCmd) (any, error) {
 
 // assigned finds the partition that stands at index i of a frame's partitions.
 func (r *reader) assigned(i int, name Partition) (*readPartition, error) {
-	if p := r.byName[name]; p != nil {
+	if p := r.find(name); p != nil {
 		return p, nil
 	}
 	if r.member != nil {

@@ -11,36 +11,40 @@ import (
 	"time"
 
 	"tidewire/api/problem"
+	"tidewire/auth"
 	"tidewire/broker"
 	"tidewire/internal/model"
 
 	"github.com/gorilla/websocket"
 )
 
-// session is one open socket. Its state belongs to the goroutine of run, which alone
-// writes; the goroutine of readFrames reads, decodes and hands over one frame at a time.
+// session is one open socket. Its state belongs to its turn (turns.go), which alone writes;
+// the goroutine of readFrames reads, decodes and hands over one frame at a time.
 type session struct {
-	h       *Handler
-	stream  *broker.Stream
-	user    string // the caller's
-	at      problem.Occurrence
-	byQuery bool // the query subscribed; frames may not
-	reader  *reader
-	produce *producing  // of a socket that produces; nil: one that consumes
-	expires time.Time   // of the token; zero: never
-	warned  bool        // auth-expiring was sent for this token
-	slowed  *time.Timer // fires when the user's quota may let more pass
-	tended  *time.Timer // fires when there is something to do for the member
+	h         *Handler
+	stream    *broker.Stream
+	user      string // the caller's
+	at        problem.Occurrence
+	byQuery   bool // the query subscribed; frames may not
+	announced bool // what the query subscribed was told
+	reader    *reader
+	produce   *producing // of a socket that produces; nil: one that consumes
+	expires   time.Time  // of the token; zero: never
+	warned    bool       // auth-expiring was sent for this token
+	slowed    time.Time  // when the user's quota may let more pass; zero: now
+	pingAt    time.Time  // when the next ping is due
 
 	conn     *websocket.Conn
 	net      atomic.Pointer[pacedConn] // nil before the handshake
 	frames   chan clientFrame          // closed by readFrames at its end
+	offered  atomic.Bool               // readFrames is about to hand over a frame, or has closed frames
 	readErr  error                     // why readFrames ended; written before frames is closed
-	pings    chan string               // payload of the client's newest ping
 	heard    atomic.Int64              // when the client last showed that it is there, in Unix nanoseconds
+	ping     atomic.Pointer[string]    // payload of the client's newest ping; nil: it was answered
 	regroup  chan struct{}             // receives when a group has something for the member
-	leaving  chan struct{}             // closed when run no longer takes frames
+	leaving  chan struct{}             // closed when no frames are taken any more
 	released sync.Once
+	turns    turns
 }
 
 // ending is how a session ends. The zero value cuts the connection.
@@ -52,10 +56,14 @@ type ending struct {
 }
 
 func (h *Handler) newSession(caller broker.Caller, at problem.Occurrence) *session {
-	return &session{
-		h: h, stream: h.broker.NewStream(caller), user: caller.Principal.Name, at: at, expires: caller.Principal.ExpiresAt,
-		frames: make(chan clientFrame), pings: make(chan string, 1), leaving: make(chan struct{}), regroup: make(chan struct{}, 1),
+	caller.Credential = auth.Kept(caller.Credential)
+	s := &session{
+		h: h, user: caller.Principal.Name, at: at, expires: caller.Principal.ExpiresAt,
+		frames: make(chan clientFrame), leaving: make(chan struct{}), regroup: make(chan struct{}, 1),
 	}
+	s.turns.running = true // until its first turn ends
+	s.stream = h.broker.NewStreamCalling(caller, s.wake)
+	return s
 }
 
 func (s *session) attach(conn *websocket.Conn, net *pacedConn) {
@@ -69,21 +77,38 @@ func (s *session) attach(conn *websocket.Conn, net *pacedConn) {
 		s.hurry()
 	default:
 	}
-	alive := func(string) error {
-		s.heard.Store(time.Now().UnixNano())
-		return conn.SetReadDeadline(time.Now().Add(s.h.times.pong))
-	}
-	_ = alive("") // a connection that has ended is told by the first read
-	conn.SetPongHandler(alive)
+	_ = s.alive("")
+	conn.SetPongHandler(s.alive)
 	conn.SetPingHandler(func(payload string) error {
-		select {
-		case <-s.pings: // only the newest needs an answer (RFC 6455 §5.5.3)
-		default:
-		}
-		s.pings <- payload
+		s.ping.Store(&payload) // only the newest needs an answer (RFC 6455 §5.5.3)
+		s.wake()
 		return nil
 	})
-	conn.SetCloseHandler(func(int, string) error { return nil }) // answered by run, the only writer
+	conn.SetCloseHandler(func(int, string) error { return nil }) // answered by the turn, the only writer
+}
+
+// alive puts off the end of a client from which nothing comes. It only notes the time: the
+// goroutine of readFrames keeps the stack of its deepest call for as long as the socket is
+// open, and setting a deadline would double it.
+func (s *session) alive(string) error {
+	s.heard.Store(time.Now().UnixNano())
+	return nil
+}
+
+// lost tells when a client from which nothing comes is given up. While a frame of it waits
+// for its turn, pongs wait behind it.
+func (s *session) lost(now time.Time) time.Time {
+	if s.offered.Load() {
+		return now.Add(s.h.times.pong)
+	}
+	return time.Unix(0, s.heard.Load()).Add(s.h.times.pong)
+}
+
+// stopReading ends readFrames.
+func (s *session) stopReading() {
+	if c := s.net.Load(); c != nil {
+		_ = c.SetReadDeadline(time.Unix(1, 0)) // a connection that has ended needs none
+	}
 }
 
 // release gives back what the session holds, once.
@@ -110,27 +135,27 @@ func (s *session) hurry() {
 	}
 }
 
-// readFrames reads until the connection ends. A frame that run does not take any more
-// is dropped; reading goes on, so that the client's close is seen.
-func (s *session) readFrames(context.Context) {
-	defer close(s.frames)
+// readFrames reads until the connection ends. A frame that is not taken any more is
+// dropped; reading goes on, so that the client's close is seen.
+func (s *session) readFrames(ctx context.Context) {
 	for {
 		f, err := s.readFrame()
 		if err != nil {
 			s.readErr = err
-			return
+			break
 		}
+		s.offered.Store(true)
+		s.wake()
 		select {
 		case s.frames <- f:
 		case <-s.leaving:
 			f.drop()
 		}
-		s.heard.Store(time.Now().UnixNano())
-		// While a frame waited for run, pongs waited behind it.
-		if err := s.conn.SetReadDeadline(time.Now().Add(s.h.times.pong)); err != nil {
-			s.readErr = err
-			return
-		}
+	}
+	close(s.frames)
+	s.offered.Store(true)
+	if !s.turns.wake(s.h.group, s.run) { // the group has ended, and nobody else can
+		s.run(ctx)
 	}
 }
 
@@ -152,16 +177,7 @@ func (s *session) readFrame() (clientFrame, error) {
 	case len(b) > maxFrameBytes:
 		return clientFrame{err: model.Errorf(model.RequestTooLarge, "a frame has at most %d bytes", maxFrameBytes)}, nil
 	}
-	return decodeFrame(b), nil
-}
-
-// run is the session's life after the handshake.
-func (s *session) run(ctx context.Context) {
-	if s.produce != nil {
-		s.end(s.produce.live(ctx))
-		return
-	}
-	s.end(s.live(ctx))
+	return clientFrame{raw: b}, nil // decoded in the turn, whose stack goes with it
 }
 
 // end ends the session, whose frames are not taken any more. readFrames goes on, so that
@@ -173,31 +189,44 @@ func (s *session) end(how ending) {
 	s.leave(how)
 }
 
-// live serves until the session has to end, and tells how.
-func (s *session) live(ctx context.Context) ending {
-	ping := time.NewTicker(s.h.times.ping)
-	defer ping.Stop()
-	token := time.NewTimer(time.Hour)
-	defer token.Stop()
-	s.slowed = time.NewTimer(time.Hour)
-	defer s.slowed.Stop()
-	s.tended = time.NewTimer(time.Hour)
-	defer s.tended.Stop()
-	if s.reader != nil { // subscribed by the query
+// step does what is to be done at once, a frame of records at most; more tells that there
+// may be more.
+func (s *session) step(ctx context.Context) (more bool, _ *ending) {
+	if s.reader != nil && s.byQuery && !s.announced {
+		s.announced = true
 		if end := s.announce(nil); end != nil {
-			return *end
+			return false, end
 		}
 	}
-	for {
-		s.armToken(token)
-		sent, end := s.advance(ctx)
-		if end != nil {
-			return *end
-		}
-		if end = s.await(ctx, sent, ping.C, token.C); end != nil {
-			return *end
-		}
+	sent, end := s.advance(ctx)
+	if end != nil {
+		return false, end
 	}
+	did, end := s.control()
+	if end != nil {
+		return false, end
+	}
+	f, ok := s.takeFrame()
+	switch {
+	case !ok:
+		return sent || did, nil
+	case f.end:
+		return false, s.gone()
+	case f.raw != nil:
+		f = decodeFrame(f.raw)
+	}
+	return true, s.command(ctx, f)
+}
+
+// takeFrame takes the frame that waits for its turn, if one does.
+func (s *session) takeFrame() (clientFrame, bool) {
+	if !s.offered.CompareAndSwap(true, false) {
+		return clientFrame{}, false
+	}
+	f, open := <-s.frames
+	f.end = !open
+	_ = s.alive("") // pongs may have waited behind it
+	return f, true
 }
 
 // advance checks that the socket may go on and sends at most one frame of records.
@@ -219,44 +248,55 @@ func (s *session) advance(ctx context.Context) (sent bool, _ *ending) {
 	if end := s.tend(ctx); end != nil {
 		return false, end
 	}
-	if wait := s.stream.Delay(); wait > 0 {
-		s.slowed.Reset(wait)
+	if s.slow(s.stream.Delay()) || s.reader.room() == 0 {
 		return false, nil
+	}
+	if end := s.pace(); end != nil {
+		return false, end
 	}
 	return s.deliver(ctx)
 }
 
-// always is ready to receive.
-var always = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
+// slow notes how long the user's quota lets nothing pass, and tells whether it does so.
+func (s *session) slow(wait time.Duration) bool {
+	if s.slowed = (time.Time{}); wait <= 0 {
+		return false
+	}
+	s.slowed = time.Now().Add(wait)
+	return true
+}
 
-// await waits for one thing to do and does it; with more it does not wait.
-func (s *session) await(ctx context.Context, more bool, ping, token <-chan time.Time) *ending {
-	var now <-chan struct{}
-	if more {
-		now = always
-	}
-	select {
-	case f, ok := <-s.frames:
-		if !ok {
-			return s.gone()
+// control answers the client's ping, sends one where it is due, and ends the socket of a
+// client that has answered none for long.
+func (s *session) control() (did bool, end *ending) {
+	if payload := s.ping.Swap(nil); payload != nil {
+		did = true
+		if end = s.sendControl(websocket.PongMessage, *payload); end != nil {
+			return true, end
 		}
-		return s.command(ctx, f)
-	case <-s.stream.Changed():
-	case <-token:
-	case <-s.slowed.C:
-	case <-s.tended.C:
-	case <-s.regroup:
-		s.regrouped() // for tend, which follows
-	case <-ping:
-		return s.control(websocket.PingMessage, "")
-	case payload := <-s.pings:
-		return s.control(websocket.PongMessage, payload)
-	case <-s.h.stopping: // what follows is advance's
-	case <-s.h.broker.Draining():
-	case <-ctx.Done():
-	case <-now:
 	}
-	return nil
+	now := time.Now()
+	if !now.Before(s.lost(now)) {
+		return true, &ending{}
+	}
+	if !now.Before(s.pingAt) {
+		did, s.pingAt = true, now.Add(s.h.times.ping)
+		end = s.sendControl(websocket.PingMessage, "")
+	}
+	return did, end
+}
+
+// due is how long there is nothing to be done by the clock.
+func (s *session) due() time.Duration {
+	now := time.Now()
+	d := min(s.pingAt.Sub(now), s.lost(now).Sub(now), s.tokenDue())
+	if !s.slowed.IsZero() {
+		d = min(d, s.slowed.Sub(now))
+	}
+	if s.reader != nil && s.reader.member != nil {
+		d = min(d, s.reader.member.due().Sub(now))
+	}
+	return max(d, 0)
 }
 
 func (s *session) nodeStops(ctx context.Context) bool {
@@ -350,7 +390,7 @@ func (s *session) send(frame []byte) *ending {
 	if err := s.conn.WriteMessage(websocket.TextMessage, frame); err != nil {
 		return &ending{}
 	}
-	return s.slow()
+	return s.tooSlow()
 }
 
 // headRoom is room for the longest head of a frame, in front of its payload.
@@ -381,17 +421,18 @@ func (s *session) sendFrame(b []byte) *ending {
 	if _, err := s.net.Load().Write(withHead(b)); err != nil {
 		return &ending{}
 	}
-	return s.slow()
+	return s.tooSlow()
 }
 
-func (s *session) control(kind int, payload string) *ending {
+func (s *session) sendControl(kind int, payload string) *ending {
 	if err := s.conn.WriteControl(kind, []byte(payload), time.Time{}); err != nil {
 		return &ending{}
 	}
-	return s.slow()
+	return s.tooSlow()
 }
 
-func (s *session) slow() *ending {
+// tooSlow is the end of a client that took nothing for long.
+func (s *session) tooSlow() *ending {
 	if !s.net.Load().stuck.Load() {
 		return nil
 	}
@@ -399,18 +440,17 @@ func (s *session) slow() *ending {
 	return s.failedWith(e, closeSlow)
 }
 
-// armToken sets the timer to when something is next to be done about the token.
-func (s *session) armToken(t *time.Timer) {
+// tokenDue is how long nothing is to be done about the token.
+func (s *session) tokenDue() time.Duration {
 	if s.expires.IsZero() {
-		t.Reset(time.Hour)
-		return
+		return s.h.times.ping
 	}
 	left := s.expires.Sub(s.h.now())
 	if !s.warned {
 		left -= s.h.times.warn
 	}
 	// The wall clock may be set meanwhile, hence the upper bound.
-	t.Reset(min(max(left, time.Millisecond), s.h.times.ping))
+	return min(max(left, time.Millisecond), s.h.times.ping)
 }
 
 // noteExpiry takes over when the credential ends, which a session in use puts off.

@@ -145,7 +145,9 @@ func (s *subscription) check(at string) error {
 		}
 		seen[t] = true
 	}
-	s.starts = map[Partition]*int64{}
+	if len(s.partitions) > 0 {
+		s.starts = make(map[Partition]*int64, len(s.partitions))
+	}
 	for i, p := range s.partitions {
 		if _, twice := s.starts[p.Partition]; twice {
 			return model.Invalid(fmt.Sprintf("%spartitions/%d", at, i), "partition %d of %q is given twice", p.Partition.Partition, p.Topic)

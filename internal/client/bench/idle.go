@@ -28,11 +28,15 @@ type Memory struct {
 }
 
 // Idle opens o.Connections WebSockets that read a topic to which nobody writes, holds them
-// for o.Hold, and reports by how much the server's resident memory has grown. That holds
-// what opening them has left behind too, as far as the server has not given it back; it
-// does not hold what the kernel keeps for the sockets.
+// for o.Hold, and reports by how much the server's resident memory has grown, which it looks
+// at before after as long a rest: a server gives back what work has left behind. What opening
+// them has left counts too, as far as the server has not given it back; what the kernel keeps
+// for the sockets does not.
 func Idle(ctx context.Context, c *client.Client, o Options) (*Report, error) {
 	if err := o.Check(); err != nil {
+		return nil, err
+	}
+	if err := rest(ctx, o.Hold); err != nil {
 		return nil, err
 	}
 	before, err := memoryOf(ctx, c, o.PID)
@@ -74,17 +78,24 @@ func holdSockets(ctx context.Context, c *client.Client, o *Options, s *sockets, 
 	if err := s.await(ctx, all, func(st state) bool { return st.assigned+st.ended == n }, nil); err != nil {
 		return nil, err
 	}
-	hold := time.NewTimer(o.Hold)
-	defer hold.Stop()
-	select {
-	case <-hold.C:
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+	if err := rest(ctx, o.Hold); err != nil {
+		return nil, err
 	}
 	if st := s.state(); st.ended == n {
 		return nil, st.err
 	}
 	return memoryOf(ctx, c, o.PID)
+}
+
+func rest(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // usage is a server's memory at one time, in bytes.
