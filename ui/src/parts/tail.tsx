@@ -62,7 +62,9 @@ export default function Tail({ topic, q, within, decoder, opened, open }: Props)
       const rate = recent.reduce((a, b) => a + b, 0) / ((recent.length * beat) / 1000);
       setTotal(now);
       if (paused.current) return;
-      setView((old) => (now === shown ? { ...old, rate } : { records: ring.current.toArray().reverse(), total: now, rate }));
+      // Decided here: the updater runs later, when shown has moved on.
+      const records = now === shown ? null : ring.current.toArray().reverse();
+      setView((old) => ({ records: records ?? old.records, total: now, rate }));
       shown = now;
     }, beat);
     return () => {
