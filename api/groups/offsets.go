@@ -2,6 +2,7 @@ package groups
 
 import (
 	"net/http"
+	"slices"
 
 	"tidewire/api/route"
 	"tidewire/broker/coordinator"
@@ -17,24 +18,21 @@ import (
 //	@Tags		Groups
 //	@Param		group	path		string	true	"name"
 //	@Success	200		{object}	GroupOffsets
+//	@Header		200		{string}	ETag	"the group's entity tag"
 //	@Router		/v1/groups/{group}/offsets [get]
 //	@x-errors	["unknown-group","leader-unavailable"]
 func (d *Door) getOffsets(c *route.Call) error {
 	if err := d.mayGroup(c, metadata.OpDescribe); err != nil {
 		return err
 	}
-	groupID := c.PathValue("group")
-	list, err := d.groups.Offsets(c.Request.Context(), groupID, d.visible(c))
+	g, err := d.groups.Describe(c.Request.Context(), c.PathValue("group"), d.visible(c))
 	if err != nil {
 		return err
 	}
-	v := GroupOffsets{Group: groupID, Offsets: offsetViews(c, list)}
-	for _, o := range v.Offsets {
-		if o.Lag != nil {
-			v.TotalLag += *o.Lag
-		}
-	}
-	return c.JSON(http.StatusOK, v)
+	committed := slices.DeleteFunc(g.Offsets, func(o coordinator.OffsetState) bool { return o.Next == group.NoOffset })
+	return c.Resource(http.StatusOK, metadata.ETag(g.Tag), GroupOffsets{
+		Group: g.ID, Offsets: offsetViews(c, committed), TotalLag: g.TotalLag, Actions: d.actions(c, g.ID), ETag: g.Tag,
+	})
 }
 
 // setOffsets stores offsets of a group that has no members, and makes the group where there

@@ -81,6 +81,8 @@ type GroupOffsets struct {
 	Group    string        `json:"group"`
 	Offsets  []GroupOffset `json:"offsets"`
 	TotalLag int64         `json:"total_lag"`
+	Actions  []string      `json:"actions"` // read, reset, delete
+	ETag     string        `json:"etag"`    // the group's
 }
 
 // GroupDeletion is what deleting a group takes along.

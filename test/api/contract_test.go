@@ -24,9 +24,9 @@ type clause struct {
 	tests   []string
 }
 
-// contract is all that it says but for groups over REST, transactions, the verbs of the cluster and the
-// Kafka port.
-var contract = slices.Concat(conventions, badInputs, endpoints, recordsContract, sockets, groupSockets)
+// contract is all that it says but for transactions, the verbs of the cluster and the Kafka
+// port.
+var contract = slices.Concat(conventions, badInputs, endpoints, recordsContract, groupsContract, sockets, groupSockets)
 
 // found is where a test function was seen.
 type found struct {

@@ -268,14 +268,23 @@ func TestResetsMoveOffsetsOrTellWhereTheyWould(t *testing.T) {
 		wants(t, a.remove(path+"/offsets?topic=g.reset.other"), 204, "")
 		put()
 	}
+}
+
+func TestAResetRefusesLiveMembersOtherTagsAndBadInput(t *testing.T) {
+	t.Parallel()
+	a := sharedAPI(t)
+	a.records(a.topic("g.unreset", 2, nil), object{"value": "v", "partition": 0})
+	const path = "/v1/groups/g.unreset"
+	wants(t, a.as(a.admin, "PUT", path+"/offsets", object{"offsets": []object{at("g.unreset", 0, 1)}}), 200, "")
 	wants(t, a.do("POST", path+"/reset-offsets", object{"to": "earliest"}, headers{"If-Match": `"x"`}), 412, "etag-mismatch")
-	made := moves(a.post("/v1/groups/g.reset.new/reset-offsets", object{"to": "latest", "topics": []string{"g.reset"}}))
-	require.Equal(t, map[string][2]any{"g.reset/0": {nil, n(5)}, "g.reset/1": {nil, n(5)}}, made, "a group that is not there yet")
-	m := a.reader("g.reset", "g.reset")
+	made := decoded(t, a.post("/v1/groups/g.unreset.new/reset-offsets", object{"to": "latest", "topics": []string{"g.unreset"}}), 200)
+	require.Len(t, made["offsets"], 2, "a group that is not there yet")
+	require.Equal(t, map[string]int64{"g.unreset/0": 1, "g.unreset/1": 0}, a.offsetsOf("g.unreset.new"))
+	m := a.reader("g.unreset", "g.unreset")
 	for _, dry := range []string{"", "?dry_run=true"} {
 		wants(t, a.post(path+"/reset-offsets"+dry, object{"to": "earliest"}), 409, "group-not-empty")
 	}
-	require.EqualValues(t, 3, a.offsetsOf("g.reset")["g.reset/0"])
+	require.EqualValues(t, 1, a.offsetsOf("g.unreset")["g.unreset/0"])
 	m.leave()
 	reset := path + "/reset-offsets"
 	check(t, a, map[string]refused{
@@ -288,8 +297,8 @@ func TestResetsMoveOffsetsOrTellWhereTheyWould(t *testing.T) {
 		"no topics":         {"POST", reset, object{"to": "latest", "topics": []string{}}, 422, "invalid-argument", "/topics"},
 		"no partitions":     {"POST", reset, object{"to": "latest", "partitions": []object{}}, 422, "invalid-argument", "/partitions"},
 		"an unknown topic":  {"POST", reset, object{"to": "latest", "topics": []string{"g.none"}}, 404, "unknown-topic", ""},
-		"partition 2":       {"POST", reset, object{"to": "latest", "partitions": []object{{"topic": "g.reset", "partition": 2}}}, 404, "unknown-partition", ""},
-		"partition -1":      {"POST", reset, object{"to": "latest", "partitions": []object{{"topic": "g.reset", "partition": -1}}}, 422, "invalid-argument", "/partitions/0/partition"},
+		"partition 2":       {"POST", reset, object{"to": "latest", "partitions": []object{{"topic": "g.unreset", "partition": 2}}}, 404, "unknown-partition", ""},
+		"partition -1":      {"POST", reset, object{"to": "latest", "partitions": []object{{"topic": "g.unreset", "partition": -1}}}, 422, "invalid-argument", "/partitions/0/partition"},
 		"no group":          {"POST", "/v1/groups/g.none/reset-offsets", object{"to": "latest"}, 404, "unknown-group", ""},
 	})
 }

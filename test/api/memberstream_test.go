@@ -19,8 +19,8 @@ type eventStream struct {
 	in   *bufio.Reader
 }
 
-// event is one event, with its data as JSON.
-type event struct {
+// memberEvent is one event, with its data as JSON.
+type memberEvent struct {
 	name, id string
 	data     object
 }
@@ -44,9 +44,9 @@ func (m *member) stream(token, query string, h headers) *eventStream {
 }
 
 // next reads the next event; it has an id only before its data.
-func (s *eventStream) next() event {
+func (s *eventStream) next() memberEvent {
 	s.t.Helper()
-	var e event
+	var e memberEvent
 	for {
 		line, err := s.in.ReadString('\n')
 		require.NoError(s.t, err)
@@ -68,7 +68,7 @@ func (s *eventStream) next() event {
 }
 
 // until reads up to an event of a name, past records events without records.
-func (s *eventStream) until(name string) event {
+func (s *eventStream) until(name string) memberEvent {
 	s.t.Helper()
 	for {
 		e := s.next()
@@ -80,7 +80,7 @@ func (s *eventStream) until(name string) event {
 }
 
 // owning reads up to an event that tells so many partitions.
-func (s *eventStream) owning(n int) event {
+func (s *eventStream) owning(n int) memberEvent {
 	s.t.Helper()
 	for {
 		e := s.next()

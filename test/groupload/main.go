@@ -13,11 +13,13 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -113,33 +115,19 @@ func member(n *node, group string) (path string, err error) {
 	return group + "/members/" + m.ID, err
 }
 
-func join(ctx context.Context, n *node, o options) error {
+func join(_ context.Context, n *node, o options) error {
 	if err := topic(n, "load", o.joining); err != nil {
 		return err
 	}
 	began := time.Now()
-	done := make(chan error, o.joining)
-	for range o.joining {
-		go func() {
-			path, err := member(n, groupPath(0))
-			for cursor, owns := "", 0; err == nil && owns != 1; {
-				var got struct {
-					Cursor     string
-					Assignment struct{ Partitions, Revoking []any }
-				}
-				err = n.must("GET", path+"/records?wait_ms=100"+cursor, "", &got)
-				cursor = "&cursor=" + got.Cursor
-				if owns = len(got.Assignment.Partitions); len(got.Assignment.Revoking) > 0 {
-					owns = 0
-				}
-			}
-			done <- err
-		}()
+	errs := make([]error, o.joining)
+	var done sync.WaitGroup
+	for i := range errs {
+		done.Go(func() { errs[i] = settle(n) })
 	}
-	for range o.joining {
-		if err := <-done; err != nil {
-			return err
-		}
+	done.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return err
 	}
 	took := time.Since(began)
 	var g struct {
@@ -154,6 +142,23 @@ func join(ctx context.Context, n *node, o options) error {
 	}
 	row(fmt.Sprintf("%d members join one group of %d partitions at once: all have theirs after", o.joining, o.joining), "**%.2f s**", took.Seconds())
 	return nil
+}
+
+// settle joins, and reads until the member has its one partition.
+func settle(n *node) error {
+	path, err := member(n, groupPath(0))
+	for cursor, owns := "", 0; err == nil && owns != 1; {
+		var got struct {
+			Cursor     string
+			Assignment struct{ Partitions, Revoking []any }
+		}
+		err = n.must("GET", path+"/records?wait_ms=100"+cursor, "", &got)
+		cursor = "&cursor=" + got.Cursor
+		if owns = len(got.Assignment.Partitions); len(got.Assignment.Revoking) > 0 {
+			owns = 0
+		}
+	}
+	return err
 }
 
 func commits(ctx context.Context, n *node, o options) error {

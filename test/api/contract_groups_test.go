@@ -1,0 +1,41 @@
+package api
+
+// groupsContract is what it says of consumer groups over REST and as streams of events.
+var groupsContract = []clause{
+	{"groups", "lists hold what the caller may describe, with state, members, topics, lag and coordinator", []string{"TestGroupsAreListedByWhatTheCallerMayDescribe"}},
+	{"groups", "a group tells its members, their assignments, and offsets with lag in records and time", []string{"TestAGroupTellsItsMembersOffsetsAndLag"}},
+	{"groups", "an empty one is deleted, with its offsets; one with members is not", []string{"TestDeletingAGroupTakesItsOffsets"}},
+	{"groups", "names are those of paths: slashes, spaces, 255 bytes", []string{"TestEveryGroupNameWorksThroughEveryRoute"}},
+	{"groups", "a topic's groups are told from its side", []string{"TestGroupsAreListedByWhatTheCallerMayDescribe"}},
+	{"groups", "offsets are read, put without members as a commit, and deleted by topic", []string{"TestDeletingAGroupTakesItsOffsets", "TestAGroupTellsItsMembersOffsetsAndLag"}},
+	{"groups", "a reset goes to an end, a time, an offset or on by so many, by a plan", []string{"TestResetsMoveOffsetsOrTellWhereTheyWould"}},
+	{"groups", "a reset with live members is 409", []string{"TestAResetRefusesLiveMembersOtherTagsAndBadInput"}},
+	{"groups", "who uses a group must be allowed to read its topics", []string{"TestTopicsThatMayNotBeReadAreRefusedToUsersOfAGroup"}},
+
+	{"members", "a join takes the listed members within their bounds", []string{"TestABadMemberRequestIsRefused", "TestAGroupTellsItsMembersOffsetsAndLag"}},
+	{"members", "another assignor, or a live instance_id without take_over, is 409", []string{"TestABadMemberRequestIsRefused", "TestCommitsOfThoseWhoMayNotChangeNothing"}},
+	{"members", "unknown topics are picked up when created", []string{"TestUnknownTopicsArePickedUpWhenTheyAreCreated"}},
+	{"members", "none with nothing committed or out of range is 416 with the bounds", []string{"TestOffsetsOutOfRangeFollowAutoOffsetReset"}},
+	{"members", "a repeated read repeats; a lost answer loses nothing; a cursor goes on", []string{"TestARepeatedReadRepeatsAndALostAnswerLosesNothing"}},
+	{"members", "the cursor comes by query, header or body, and is not trusted", []string{"TestTheCursorComesByHeaderQueryOrBody", "TestABadMemberRequestIsRefused"}},
+	{"members", "entries of a lost assignment are ignored", []string{"TestACursorOfALostAndRegainedPartitionNeitherRewindsNorJumps"}},
+	{"members", "auto_commit commits what a later cursor covers, DELETE's too", []string{"TestAutoCommitCommitsOnlyWhatALaterCursorCovers"}},
+	{"members", "latest skips nothing between two polls", []string{"TestLatestSkipsNothingBetweenTwoPolls"}},
+	{"members", "a long poll answers at once on data, revocation, release, another read, the member's or the topic's end", []string{"TestAMembersLongPollAnswersAtOnce"}},
+	{"members", "a long poll ends with token, user and rights", []string{"TestAMembersLongPollEndsWithItsRights"}},
+	{"members", "a long poll answers what is there when the node stops", []string{"TestAMembersLongPollAnswersWhatIsThereWhenTheNodeStops"}},
+	{"members", "thousands of partitions and their cursor are one member's", []string{"TestAMemberWith2000Partitions"}},
+	{"members", "records come in the encodings and isolation of every read", []string{"TestRecordsComeInTheEncodingsAskedFor"}},
+	{"members", "a commit is all or nothing; not-owner lists; a cursor never moves back", []string{"TestCommitsOfThoseWhoMayNotChangeNothing", "TestARepeatedReadRepeatsAndALostAnswerLosesNothing"}},
+	{"members", "unknown-member, member-expired and fenced are told apart", []string{"TestCommitsOfThoseWhoMayNotChangeNothing"}},
+	{"members", "seek gives a cursor and stores nothing", []string{"TestSeekReadsOnElsewhereAndStoresNothing"}},
+	{"members", "offsets of a deleted topic go with it", []string{"TestOffsetsOfADeletedAndRecreatedTopicAreGone"}},
+
+	{"streams", "events records hold what a read gives, and their id is the cursor", []string{"TestAMembersStreamGivesWhatItsReadsGive"}},
+	{"streams", "Last-Event-ID counts as cursor", []string{"TestAMembersStreamGivesWhatItsReadsGive"}},
+	{"streams", "a revocation is its own event, released by a commit or 5 s later", []string{"TestAStreamsRevocationIsItsOwnEvent"}},
+	{"streams", "auto_commit commits by the clock what was written", []string{"TestAStreamWithAutoCommitCommitsWhatWasWritten"}},
+	{"streams", "a stream that must end says why", []string{"TestAMembersStreamEndsWhenItsReasonIsGoneAndSaysSo", "TestAMembersStreamEndsWhenTheNodeStops"}},
+	{"streams", "a comment comes every 15 s", []string{"TestAQuietStreamShowsThatItIsAlive"}},
+	{"streams", "a slow reader slows only itself", []string{"TestAMembersStreamWhoseClientReadsNothingIsCut"}},
+}
