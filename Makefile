@@ -16,7 +16,7 @@ LINT  := $(TOOLS)/golangci-lint-$(GOLANGCI_LINT_VERSION)
 # Static and without paths of this machine, as a release is.
 GOBUILD := CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-X tidewire/internal/buildinfo.Version=$(VERSION)'
 
-.PHONY: help preflight run build ui generate generate-check fmt-check vet lint archtest unit check e2e test sim soak bench scale bench-go release image clean
+.PHONY: help preflight run build ui ui-dev ui-check ui-browser generate generate-check fmt-check vet lint archtest unit check e2e test sim soak bench scale bench-go release image clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -27,18 +27,39 @@ preflight: ## name in one line what this machine lacks
 run: build ## build a node and start it for development, with its data in ./data
 	@exec bin/tidewire serve --dev --data-dir $(DATA)
 
-build: preflight ## build bin/tidewire
+build: preflight ui ## build bin/tidewire, with the console in it
 	@mkdir -p bin
 	$(GOBUILD) -o bin/tidewire ./cmd/tidewire
 
-ui: ## the console is the page in ui/placeholder, which needs no build
-	@ls ui/placeholder
+# The console is built again only when one of its files has changed.
+UI_SOURCES := $(shell find ui/src ui/build ui/public -type f -not -name '*.test.*') ui/index.html ui/vite.config.ts ui/tsconfig.json
 
-generate: preflight ## write the OpenAPI document from the annotated handlers
+ui: ui/dist/index.html ## build the console into ui/dist, which the binary embeds
+
+ui/node_modules/.package-lock.json: ui/package-lock.json ui/package.json ui/.npmrc
+	cd ui && npm ci --no-progress
+	@touch $@
+
+ui/dist/index.html: ui/node_modules/.package-lock.json $(UI_SOURCES)
+	cd ui && npm run --silent build -- --logLevel warn
+	@touch $@
+
+ui-dev: ui/node_modules/.package-lock.json ## serve the console from its sources, on a node at TIDEWIRE_SERVER
+	cd ui && npm run --silent dev
+
+ui-check: ui ## check the console: lint, types, unit tests, sizes
+	cd ui && npm run --silent lint && npm run --silent typecheck && npm test --silent && npm run --silent budget
+
+ui-browser: build ## drive the console in Chromium, on a node of its own
+	@scripts/install-test-packages
+	cd ui && TIDEWIRE_BIN=$(CURDIR)/bin/tidewire npm run --silent browser
+
+generate: preflight ui/node_modules/.package-lock.json ## write the OpenAPI document from the annotated handlers, and the console's types from it
 	go generate ./openapi
+	cd ui && npm run --silent types
 
 generate-check: generate ## fail when generating changes what is committed
-	@scripts/clean-after-generate openapi
+	@scripts/clean-after-generate openapi ui/src/api
 
 fmt-check:
 	@out=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$out" ]; then echo "run gofmt -w on:"; echo "$$out"; exit 1; fi
@@ -64,13 +85,13 @@ E2E := ./test/e2e ./test/genclient ./test/tsclient ./test/scripts ./test/tour ./
 unit: ## run the unit and API tests with the race detector
 	go test -race -timeout 15m $$(go list ./... | grep -vxF "$$(go list $(E2E))")
 
-check: preflight fmt-check vet archtest lint unit generate-check ## all that a change must pass before it is committed
+check: preflight fmt-check vet archtest lint unit ui-check generate-check ## all that a change must pass before it is committed
 
 e2e: build ## run what needs a real node: the README's tour, the generated clients
 	@scripts/install-test-packages
 	TEST_TIDEWIRE_BINARY=$(CURDIR)/bin/tidewire go test -count=1 -timeout 15m $(E2E)
 
-test: check e2e ## everything
+test: check e2e ui-browser ## everything
 
 SEEDS  ?= 5000
 FIRST  ?= 1
@@ -95,11 +116,11 @@ scale: build ## measure a node with 10,000 partitions, as in docs/performance.md
 bench-go: preflight ## run the Go benchmarks of the hot paths
 	go test -run '^$$' -bench . -benchmem ./...
 
-release: preflight ## build the released archives and their checksums into dist/
+release: preflight ui ## build the released archives and their checksums into dist/
 	VERSION=$(VERSION) scripts/release
 
-image: ## build the container image
+image: ui ## build the container image
 	docker build -f docker/Dockerfile --build-arg VERSION=$(VERSION) -t tidewire:$(VERSION) .
 
 clean: ## remove what was built; data stays
-	rm -rf bin dist .cache
+	rm -rf bin dist .cache ui/dist ui/node_modules

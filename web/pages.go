@@ -22,23 +22,33 @@ func isPage(path string) bool {
 
 // pageHandler serves what people look at.
 type pageHandler struct {
-	docs  string
-	files http.Handler
-	tree  fs.FS
+	docs string
+	ui   http.Handler // below /ui/
 	// prefix is the path prefix, which the front has cut from requests.
 	prefix string
 }
 
 func pages(prefix string) (http.Handler, error) {
-	docs, err := docsFiles.ReadFile("docs/index.html")
-	if err != nil {
-		return nil, err
-	}
 	tree, err := ui.Files()
 	if err != nil {
 		return nil, err
 	}
-	return &pageHandler{docs: string(docs), files: http.StripPrefix("/ui/", http.FileServerFS(tree)), tree: tree, prefix: prefix}, nil
+	return pagesOf(prefix, tree, ui.Built())
+}
+
+// pagesOf serves the tree as the console, or, unless it was built, as the placeholder.
+func pagesOf(prefix string, tree fs.FS, built bool) (http.Handler, error) {
+	docs, err := docsFiles.ReadFile("docs/index.html")
+	if err != nil {
+		return nil, err
+	}
+	p := &pageHandler{docs: string(docs), prefix: prefix}
+	if !built {
+		p.ui = &placeholder{files: http.StripPrefix("/ui/", http.FileServerFS(tree)), tree: tree}
+		return p, nil
+	}
+	p.ui, err = newConsole(prefix, tree)
+	return p, err
 }
 
 // ServeHTTP serves the console's files below /ui/, its index for deep links, the API's
@@ -62,7 +72,7 @@ func (p *pageHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case "/docs":
 		p.serveDocs(w)
 	default:
-		p.serveUI(w, r)
+		p.ui.ServeHTTP(w, r)
 	}
 }
 
@@ -78,22 +88,24 @@ func (p *pageHandler) serveDocs(w http.ResponseWriter) {
 	_, _ = w.Write([]byte(strings.ReplaceAll(p.docs, "{{nonce}}", nonce))) // the client may be gone
 }
 
-// serveUI serves a file of the console. A path without a file name is a page of the
-// console and gets its index; a missing file is a 404.
-func (p *pageHandler) serveUI(w http.ResponseWriter, r *http.Request) {
-	name := strings.TrimPrefix(r.URL.Path, "/ui/")
-	if name != "" && !fs.ValidPath(name) {
-		pageProblem(w, r, model.Errorf(model.NotFound, "there is no page %s", r.URL.Path))
+// placeholder serves the page that stands in for the console.
+type placeholder struct {
+	files http.Handler
+	tree  fs.FS
+}
+
+// ServeHTTP serves a file. A path without a file name is a page of the console and gets
+// the index; a missing file is a 404.
+func (p *placeholder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	name, ok := consoleFile(w, r, p.tree)
+	if !ok {
 		return
 	}
-	if name != "" && !exists(p.tree, name) {
-		if last := name[strings.LastIndexByte(name, '/')+1:]; strings.Contains(last, ".") {
-			pageProblem(w, r, model.Errorf(model.NotFound, "there is no file %s", r.URL.Path))
-			return
-		}
+	if name == "" {
+		page := strings.TrimPrefix(r.URL.Path, "/ui/") + ".html"
 		r = r.Clone(r.Context())
 		r.URL.Path, r.URL.RawPath = "/ui/", ""
-		if page := name + ".html"; !strings.Contains(name, "/") && exists(p.tree, page) {
+		if !strings.Contains(page, "/") && exists(p.tree, page) {
 			r.URL.Path += page
 		}
 	}
@@ -101,6 +113,30 @@ func (p *pageHandler) serveUI(w http.ResponseWriter, r *http.Request) {
 	h.Set("Cache-Control", "no-store")
 	h.Set("Content-Security-Policy", "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; object-src 'none'")
 	p.files.ServeHTTP(w, r)
+}
+
+// consoleFile returns the name of the file that is asked for, "" where it is a page of
+// the console (a deep link). What is missing it answers with 404 and is not ok.
+func consoleFile(w http.ResponseWriter, r *http.Request, tree fs.FS) (name string, ok bool) {
+	name = strings.TrimPrefix(r.URL.Path, "/ui/")
+	if name == "" || name == "index.html" {
+		return "", true
+	}
+	if strings.HasPrefix(name, "topics/") || strings.HasPrefix(name, "users/") {
+		return "", true // names in these paths may have dots, slashes, anything
+	}
+	if !fs.ValidPath(name) {
+		pageProblem(w, r, model.Errorf(model.NotFound, "there is no page %s", r.URL.Path))
+		return "", false
+	}
+	if info, err := fs.Stat(tree, name); err == nil && !info.IsDir() {
+		return name, true
+	}
+	if last := name[strings.LastIndexByte(name, '/')+1:]; strings.Contains(last, ".") || strings.HasPrefix(name, "assets/") {
+		pageProblem(w, r, model.Errorf(model.NotFound, "there is no file %s", r.URL.Path))
+		return "", false
+	}
+	return "", true
 }
 
 func pageProblem(w http.ResponseWriter, r *http.Request, err error) {

@@ -5,11 +5,17 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"tidewire/ui"
 )
 
 func TestPages(t *testing.T) {
 	t.Parallel()
-	h, err := pages("/x/y")
+	tree, err := ui.Placeholder()
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := pagesOf("/x/y", tree, false)
 	if err != nil {
 		t.Fatal(err)
 	}

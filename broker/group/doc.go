@@ -60,7 +60,8 @@
 //  4. Answer, right before the answer is written: it gives the assignment of this moment,
 //     starts the grace of what it names as being revoked, and restarts the session. Of
 //     what was read, only records of partitions that the Assignment still Holds with the
-//     same Since may be given.
+//     same Since may be given. A stream or socket does so before each write of records:
+//     what no Answer has shown is taken back without waiting.
 //  5. MakeCursor makes the answer's cursor from the assignment and the positions reached.
 //
 // A poll that is ended by the member's next one is answered without Answer, with its

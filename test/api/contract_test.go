@@ -24,8 +24,7 @@ type clause struct {
 	tests   []string
 }
 
-// contract is all that it says but for transactions, the verbs of the cluster and the Kafka
-// port.
+// contract is all that it says but for transactions, the verbs of the cluster and the Kafka port.
 var contract = slices.Concat(conventions, badInputs, endpoints, recordsContract, groupsContract, sockets, groupSockets)
 
 // found is where a test function was seen.

@@ -400,6 +400,34 @@ func TestMetricsArePublicWhereTheNodeWasToldSo(t *testing.T) {
 	wants(t, a.as("garbage", "GET", "/metrics", nil), 200, "")
 }
 
+// nullLists are lists that may be null, with the reason.
+var nullLists = map[string]string{
+	"ProduceSummary.offsets": "acks=none knows of none", "Token.scopes": "absent, which is all of the user's rights and not none of them",
+	"TokenCreated.scopes": "as in Token",
+}
+
+func TestListsAreNeverNull(t *testing.T) {
+	t.Parallel()
+	_, schemas := spec(t)
+	requests := map[string]bool{}
+	for name, schema := range schemas {
+		requests[name] = deep(schema, "additionalProperties") == false // clients may leave things out
+	}
+	seen := 0
+	for of, schema := range schemas {
+		properties, _ := deep(schema, "properties").(object)
+		for name, p := range properties {
+			if requests[of] || deep(p, "type") != "array" {
+				continue
+			}
+			seen++
+			_, excepted := nullLists[of+"."+name]
+			require.Equal(t, excepted, deep(p, "nullable") == true, "%s of %s", name, of)
+		}
+	}
+	require.Greater(t, seen, 20)
+}
+
 // unitless are numbers that are neither a time nor a size, though their names sound so.
 var unitless = map[string]string{
 	"expires_in": "OAuth's (RFC 6749)", "timestamp": "a point in time", "from": "a point in time or an offset", "to": "a point in time or an offset",

@@ -182,6 +182,9 @@ func observer(prefix string) func(testing.TB, request, *answer) {
 			checkProblem(t, r, a, prefix)
 		}
 		checkTag(t, r, a)
+		if path := strings.TrimPrefix(r.Path, prefix); a.Status < 300 && a.Status != http.StatusNoContent && strings.HasPrefix(path, "/v1/") {
+			assert.Equal(t, "no-store", a.Header.Get("Cache-Control"), "%s %s", r.Method, r.Path)
+		}
 		if a.Status == http.StatusCreated {
 			assert.NotEmpty(t, a.Header.Get("Location"), "%s %s", r.Method, r.Path)
 		}

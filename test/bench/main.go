@@ -13,6 +13,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -34,22 +35,78 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// row is one case. Goal is the rate to reach, in records or bytes a second; 0 for none.
+// row is one case. Goal is what to reach in its unit, 0 for none: at least that, and of a
+// time at most.
 type row struct {
 	name, id string
 	goal     float64
+	unit     unit
+	topic    string
 	args     []string
-	bytes    bool // the rate is in bytes a second
+}
+
+// unit is what a row counts.
+type unit uint8
+
+const (
+	records unit = iota // a second
+	bytesIn             // bytes a second
+	median              // of the time of a request, in milliseconds
+)
+
+// of takes what the unit counts from a report.
+func (u unit) of(m report) float64 {
+	switch u {
+	case bytesIn:
+		return m.MBPerS * 1e6
+	case median:
+		return m.Latency.P50
+	}
+	return m.RecordsPerS
+}
+
+// amount is a number of the unit in words.
+func (u unit) amount(f float64) string {
+	switch u {
+	case bytesIn:
+		return thousands(f/1e6) + " MB"
+	case median:
+		return thousands(f*1000) + " µs"
+	}
+	return thousands(f)
+}
+
+// each is behind an amount in bold.
+func (u unit) each() string {
+	if u == median {
+		return ""
+	}
+	return "/s"
+}
+
+// The topics that rows use. The second has records of another size, which the rows that read
+// do not count on.
+const (
+	topic      = "bench"
+	largeTopic = "bench-large"
+)
+
+func producing(n, batch, connections int, acks string, more ...string) []string {
+	return append([]string{
+		"produce", "--records", strconv.Itoa(n), "--batch", strconv.Itoa(batch), "--connections", strconv.Itoa(connections), "--acks", acks,
+	}, more...)
 }
 
 var rows = []row{
-	{"produce, 100 × 100 B a request, acks=leader", "batch-leader", 600_000, []string{"produce", "--records", "3000000", "--batch", "100", "--connections", "16", "--acks", "leader"}, false},
-	{"produce, 100 × 100 B a request, acks=all", "batch-all", 300_000, []string{"produce", "--records", "2000000", "--batch", "100", "--connections", "16", "--acks", "all"}, false},
-	{"produce, one record a request, 64 connections, acks=leader", "single-leader", 25_000, []string{"produce", "--records", "150000", "--batch", "1", "--connections", "64", "--acks", "leader"}, false},
-	{"produce, one record a request, 64 connections, acks=all", "single-all", 6_000, []string{"produce", "--records", "60000", "--batch", "1", "--connections", "64", "--acks", "all"}, false},
-	{"fetch, JSON", "fetch", 1_000_000, []string{"consume"}, false},
-	{"fetch, stored batches, 10,000 records a request", "binary", 1_500_000_000, []string{"consume", "--format", "binary", "--batch", "10000", "--max-bytes", "67108864", "--rounds", "10"}, true},
-	{"WebSocket fan-out, 100 readers, delivered in all (times: from the log to the reader)", "fanout", 2_000_000, []string{"fanout", "--readers", "100", "--records", "100000"}, false},
+	{"produce, 100 × 100 B a request, acks=leader", "batch-leader", 1_000_000, records, topic, producing(3_000_000, 100, 16, "leader")},
+	{"produce, 100 × 100 B a request, acks=all", "batch-all", 400_000, records, topic, producing(2_000_000, 100, 16, "all")},
+	{"produce, 100 × 1 KiB a request, acks=leader", "large-leader", 400_000, records, largeTopic, producing(400_000, 100, 16, "leader", "--size", "1024")},
+	{"produce, one record a request, 64 connections, acks=leader", "single-leader", 40_000, records, topic, producing(150_000, 1, 64, "leader")},
+	{"produce, one record a request, 64 connections, acks=all", "single-all", 8_000, records, topic, producing(60_000, 1, 64, "all")},
+	{"produce, one record a request, one connection, acks=leader: half of the requests take", "lone-leader", 0.150, median, topic, producing(20_000, 1, 1, "leader")},
+	{"fetch, JSON", "fetch", 1_000_000, records, topic, []string{"consume"}},
+	{"fetch, stored batches, 10,000 records a request", "binary", 1_500_000_000, bytesIn, topic, []string{"consume", "--format", "binary", "--batch", "10000", "--max-bytes", "67108864", "--rounds", "10"}},
+	{"WebSocket fan-out, 100 readers, delivered in all (times: from the log to the reader)", "fanout", 2_000_000, records, topic, []string{"fanout", "--readers", "100", "--records", "100000"}},
 }
 
 // idle is the case of sockets that have nothing to do, each run on a node of its own: one
@@ -183,10 +240,12 @@ func (b *bench) prepare(ctx context.Context) error {
 		args  []string
 	}{
 		{adminPassword, []string{"login", b.url, "--username", "admin", "--password-stdin"}},
-		{"", []string{"topic", "create", "bench", "--partitions", "6"}},
+		{"", []string{"topic", "create", topic, "--partitions", "6"}},
+		{"", []string{"topic", "create", largeTopic, "--partitions", "6"}},
 		{userPassword, []string{"user", "create", "bench", "--password-stdin"}},
-		{"", allow("bench", "read", "literal")},
-		{"", allow("bench", "write", "literal")},
+		{"", allow(topic, "read", "literal")},
+		{"", allow(topic, "write", "literal")},
+		{"", allow(largeTopic, "write", "literal")},
 		{"", allow("other.", "read", "prefixed")},
 		{userPassword, []string{"login", b.url, "--username", "bench", "--password-stdin"}},
 	}
@@ -235,19 +294,13 @@ func (b *bench) measure(ctx context.Context, args []string) (report, error) {
 func (b *bench) row(ctx context.Context, r row, runs int) error {
 	var all []report
 	for range runs {
-		m, err := b.measure(ctx, slices.Concat(r.args, []string{"--topic", "bench"}))
+		m, err := b.measure(ctx, slices.Concat(r.args, []string{"--topic", r.topic}))
 		if err != nil {
 			return err
 		}
 		all = append(all, m)
 	}
-	rate := func(m report) float64 {
-		if r.bytes {
-			return m.MBPerS * 1e6
-		}
-		return m.RecordsPerS
-	}
-	slices.SortFunc(all, func(a, b report) int { return int(rate(a) - rate(b)) })
+	slices.SortFunc(all, func(a, b report) int { return cmp.Compare(r.unit.of(a), r.unit.of(b)) })
 	mid := all[len(all)/2]
 	times := mid.Latency
 	if mid.EndToEnd.P50 > 0 {
@@ -255,9 +308,9 @@ func (b *bench) row(ctx context.Context, r row, runs int) error {
 	}
 	rates := make([]string, len(all))
 	for i, m := range all {
-		rates[i] = r.amount(rate(m))
+		rates[i] = r.unit.amount(r.unit.of(m))
 	}
-	fmt.Fprintf(os.Stdout, "| %s | **%s**/s | %s/s | %s | %.2f ms | %.2f ms |\n", r.name, r.amount(rate(mid)), r.amount(r.goal),
+	fmt.Fprintf(os.Stdout, "| %s | **%s**%s | %s%[3]s | %[5]s | %.2[6]f ms | %.2[7]f ms |\n", r.name, r.unit.amount(r.unit.of(mid)), r.unit.each(), r.unit.amount(r.goal),
 		strings.Join(rates, ", "), times.P50, times.P99)
 	return nil
 }
@@ -284,14 +337,6 @@ func idle(ctx context.Context, bin, dir string, runs int) error {
 	fmt.Fprintf(os.Stdout, "| WebSockets that are idle, %s of them, resident for each | **%s B** | %s B | %s | | |\n", thousands(idleSockets),
 		words[len(words)/2], thousands(idleGoal), strings.Join(words, ", "))
 	return nil
-}
-
-// amount is a rate in words.
-func (r *row) amount(f float64) string {
-	if r.bytes {
-		return thousands(f/1e6) + " MB"
-	}
-	return thousands(f)
 }
 
 func thousands(f float64) string {

@@ -181,6 +181,13 @@ func (c *consumer) memberships() int {
 	return len(c.ids)
 }
 
+// is tells whether it is the member of an id now.
+func (c *consumer) is(id string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.ids) > 0 && c.ids[len(c.ids)-1] == id
+}
+
 // call sends a request and tells whether the membership is over. A connection that broke is
 // no answer: status 0.
 func (c *consumer) call(ctx context.Context, method, path string, body, out any) (status int, gone bool) {

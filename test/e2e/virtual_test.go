@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -180,7 +181,7 @@ func (a *api) followed(ctx context.Context, accept string, records int64) (int64
 	for seen < records {
 		line, err := in.ReadSlice('\n')
 		total += int64(len(line))
-		if err != nil && err != bufio.ErrBufferFull {
+		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
 			return total, fmt.Errorf("after %d records: %w", seen, err)
 		}
 		seen += int64(bytes.Count(line[:min(len(line), 200)], marker))

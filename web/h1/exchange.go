@@ -32,8 +32,9 @@ type exchange struct {
 	// The locks are taken in the order writeMu, readMu, mu. The first two are held during
 	// I/O: they keep what a handler left running from the next request.
 	writeMu sync.Mutex
-	answer  answer     // guarded by writeMu
-	readMu  sync.Mutex // held while the body is read
+	answer  answer       // guarded by writeMu
+	readMu  sync.Mutex   // held while the body is read
+	reading atomic.Int32 // reads by the handler, or by what it left running, that are under way
 
 	mu       sync.Mutex
 	left     int64              // guarded by mu, changed under readMu too: bytes of the body not read yet
@@ -124,8 +125,7 @@ func (x *exchange) finish() (last bool, err error) {
 
 // abortRead ends a read of the body that the handler left running.
 func (x *exchange) abortRead() (aborted bool) {
-	if x.readMu.TryLock() {
-		x.readMu.Unlock()
+	if x.reading.Load() == 0 {
 		return false
 	}
 	_ = x.c.net.SetReadDeadline(past) // a closed connection ends the read too
@@ -181,7 +181,15 @@ func (b *requestBody) Close() error {
 	return nil
 }
 
+// read is counted before it looks whether it may, so that either it sees the handler's end or
+// that sees it: once the handler has returned nobody waits here for the lock, under which the
+// rest of the body may be waited for.
 func (x *exchange) read(p []byte) (int, error) {
+	x.reading.Add(1)
+	defer x.reading.Add(-1)
+	if x.shut() {
+		return 0, http.ErrBodyReadAfterClose
+	}
 	x.readMu.Lock()
 	defer x.readMu.Unlock()
 	if x.shut() {

@@ -1,0 +1,36 @@
+import { Kbd, Modal, Table } from "@mantine/core";
+import { type Key, useT } from "../i18n";
+
+const rows: [string, Key][] = [
+  ["Ctrl K", "keys.palette"],
+  ["g t", "keys.topics"],
+  ["g o", "keys.overview"],
+  ["g a", "keys.access"],
+  ["/", "keys.search"],
+  ["j k", "keys.move"],
+  ["Enter", "keys.open"],
+  ["← →", "keys.records"],
+  ["Space", "keys.pause"],
+  ["Esc", "keys.close"],
+  ["?", "keys.sheet"],
+];
+
+export default function Keys({ close }: { close: () => void }) {
+  const t = useT();
+  return (
+    <Modal opened onClose={close} title={t("keys.title")} closeButtonProps={{ "aria-label": t("act.close") }}>
+      <Table>
+        <Table.Tbody>
+          {rows.map(([keys, label]) => (
+            <Table.Tr key={label}>
+              <Table.Td w={110}>
+                <Kbd>{keys}</Kbd>
+              </Table.Td>
+              <Table.Td>{t(label)}</Table.Td>
+            </Table.Tr>
+          ))}
+        </Table.Tbody>
+      </Table>
+    </Modal>
+  );
+}

@@ -1,0 +1,262 @@
+import { Alert, Anchor, Badge, Code, Group, Paper, SimpleGrid, Stack, Table, Text, Timeline, Title } from "@mantine/core";
+import { useQuery } from "@tanstack/react-query";
+import { CircleCheck, CircleX, TriangleAlert } from "lucide-react";
+import { lazy, Suspense } from "react";
+import { api, type Schemas, take } from "../api/client";
+import { asProblem } from "../api/problem";
+import { historyQuery } from "../app/history";
+import { clusterQuery } from "../app/queries";
+import { useT } from "../i18n";
+import { bytes, count } from "../lib/format";
+import { prefix } from "../lib/prefix";
+import { CopyAs, copyText, curl } from "../parts/copy";
+import { Link } from "../parts/link";
+import { Scroll } from "../parts/scroll";
+import { Failure, Loaded, Loading, PageHead } from "../parts/states";
+import { Time } from "../parts/time";
+import { usePageTitle } from "../parts/title";
+
+const Chart = lazy(() => import("../parts/chart"));
+
+/** The state of the cluster in one sentence. */
+function useHealth() {
+  const t = useT();
+  return (c: Schemas["Cluster"]): { color: string; text: string; icon: typeof CircleX } => {
+    const away = c.brokers.filter((b) => b.state !== "online");
+    if (c.offline_partitions > 0) return { color: "red", text: t("health.offline", { n: c.offline_partitions }), icon: CircleX };
+    if (c.under_min_isr_partitions > 0) return { color: "red", text: t("health.minIsr", { n: c.under_min_isr_partitions }), icon: CircleX };
+    if (away.length > 0)
+      return { color: "yellow", text: t("health.nodes", { n: away.length, names: away.map((b) => b.id).join(", ") }), icon: TriangleAlert };
+    if (c.under_replicated_partitions > 0)
+      return { color: "yellow", text: t("health.under", { n: c.under_replicated_partitions }), icon: TriangleAlert };
+    return { color: "teal", text: t("health.healthy"), icon: CircleCheck };
+  };
+}
+
+function Steps({ topic }: { topic: string | undefined }) {
+  const t = useT();
+  const name = topic ?? "first-topic";
+  const base = window.location.origin + prefix;
+  const produce = curl({
+    method: "POST",
+    path: `/v1/topics/${name}/records`,
+    body: { records: [{ key: "a", value: { hello: "world" } }] },
+  });
+  return (
+    <Paper withBorder p="lg" radius="md" component="section" aria-labelledby="steps">
+      <Title order={2} size="h4" id="steps" mb="md">
+        {t("steps.title")}
+      </Title>
+      <Timeline active={topic ? 0 : -1} bulletSize={28} lineWidth={2}>
+        <Timeline.Item bullet={1} title={t("steps.topic")}>
+          {topic ? (
+            topic
+          ) : (
+            <Anchor component={Link} to="/topics/new" size="sm">
+              {t("topics.create")}
+            </Anchor>
+          )}
+        </Timeline.Item>
+        <Timeline.Item bullet={2} title={t("steps.produce")}>
+          <Stack gap={4}>
+            {topic && (
+              <Anchor component={Link} to="/topics/$topic/produce" params={{ topic }} size="sm">
+                {t("steps.form")}
+              </Anchor>
+            )}
+            <Command text={produce} />
+            <Command text={`echo '{"key":"a","value":{"hello":"world"}}' | tidewire produce ${name} --server ${base}`} />
+          </Stack>
+        </Timeline.Item>
+        <Timeline.Item bullet={3} title={t("steps.consume")}>
+          <Stack gap={4}>
+            {topic && (
+              <Anchor component={Link} to="/topics/$topic/messages" params={{ topic }} size="sm">
+                {t("steps.browse")}
+              </Anchor>
+            )}
+            <Command text={`tidewire consume ${name} --from earliest --follow --server ${base}`} />
+          </Stack>
+        </Timeline.Item>
+      </Timeline>
+    </Paper>
+  );
+}
+
+function Command({ text }: { text: string }) {
+  const t = useT();
+  return (
+    <Group gap="xs" wrap="nowrap" align="flex-start">
+      <Code block style={{ whiteSpace: "pre-wrap", overflowWrap: "anywhere" }} flex={1}>
+        {text}
+      </Code>
+      <Anchor component="button" type="button" size="sm" onClick={() => copyText(text)}>
+        {t("copy.one")}
+      </Anchor>
+    </Group>
+  );
+}
+
+function Figure({ label, value, to }: { label: string; value: string; to?: string }) {
+  return (
+    <Paper withBorder p="sm" radius="md">
+      <Text size="sm" c="dimmed">
+        {label}
+      </Text>
+      <Text fw={600} size="lg">
+        {to ? (
+          <Anchor component={Link} to={to} inherit>
+            {value}
+          </Anchor>
+        ) : (
+          value
+        )}
+      </Text>
+    </Paper>
+  );
+}
+
+const charted = ["bytes_in_per_s", "bytes_out_per_s", "records_in_per_s", "records_out_per_s"];
+
+function Traffic() {
+  const t = useT();
+  const history = useQuery(historyQuery(charted, "15m"));
+  const line = (name: string, label: string) => ({ points: [], unit: "count", ...history.data?.[name], name: label });
+  if (history.error && !history.data)
+    return asProblem(history.error).status === 403 ? null : <Failure error={history.error} retry={() => history.refetch()} />;
+  return (
+    <SimpleGrid cols={{ base: 1, md: 2 }}>
+      <Suspense fallback={<Loading rows={3} />}>
+        <Chart
+          title={t("overview.bytes")}
+          series={[line("bytes_in_per_s", t("overview.in")), line("bytes_out_per_s", t("overview.out"))]}
+        />
+        <Chart
+          title={t("overview.records")}
+          series={[line("records_in_per_s", t("overview.in")), line("records_out_per_s", t("overview.out"))]}
+        />
+      </Suspense>
+    </SimpleGrid>
+  );
+}
+
+function Nodes({ brokers }: { brokers: Schemas["Broker"][] }) {
+  const t = useT();
+  return (
+    <section aria-labelledby="nodes">
+      <Title order={2} size="h4" id="nodes" mb="xs">
+        {t("overview.nodes")}
+      </Title>
+      <Scroll label={t("overview.nodes")}>
+        <Table miw={640}>
+          <Table.Thead>
+            <Table.Tr>
+              <Table.Th>{t("node.id")}</Table.Th>
+              <Table.Th>{t("node.state")}</Table.Th>
+              <Table.Th>{t("node.address")}</Table.Th>
+              <Table.Th ta="right">{t("node.leaders")}</Table.Th>
+              <Table.Th ta="right">{t("node.disk")}</Table.Th>
+              <Table.Th>{t("node.started")}</Table.Th>
+            </Table.Tr>
+          </Table.Thead>
+          <Table.Tbody>
+            {brokers.map((b) => (
+              <Table.Tr key={b.id}>
+                <Table.Td>{b.id}</Table.Td>
+                <Table.Td>
+                  <Badge variant="outline" color={b.state === "online" ? "teal" : "red"} c="inherit">
+                    {b.state}
+                  </Badge>
+                </Table.Td>
+                <Table.Td className="tw-mono">{b.http_address}</Table.Td>
+                <Table.Td ta="right">{count(b.leaders)}</Table.Td>
+                <Table.Td ta="right">{bytes(b.disk_free_bytes)}</Table.Td>
+                <Table.Td>
+                  <Time at={b.started_at} />
+                </Table.Td>
+              </Table.Tr>
+            ))}
+          </Table.Tbody>
+        </Table>
+      </Scroll>
+    </section>
+  );
+}
+
+function Running() {
+  const t = useT();
+  const running = useQuery({
+    queryKey: ["operations", "running"],
+    queryFn: () => take(api.GET("/v1/operations", { params: { query: { state: "running", limit: 5 } } })),
+    refetchInterval: 2000,
+    retry: false,
+  });
+  const total = running.data?.total ?? 0;
+  return (
+    <Anchor component={Link} to="/operations" size="sm">
+      {t("overview.running", { n: total })}
+    </Anchor>
+  );
+}
+
+export function OverviewPage() {
+  const t = useT();
+  usePageTitle(t("nav.overview"));
+  const health = useHealth();
+  const cluster = useQuery(clusterQuery);
+  const topics = useQuery({
+    queryKey: ["topics", "first"],
+    queryFn: () => take(api.GET("/v1/topics", { params: { query: { limit: 3 } } })),
+    refetchInterval: 10_000,
+  });
+  const fresh = topics.data && (topics.data.total === 0 || (topics.data.total === 1 && topics.data.items[0]?.records === 0));
+  const barred = cluster.error && asProblem(cluster.error).status === 403;
+  return (
+    <Stack>
+      <PageHead title={t("nav.overview")} note={cluster.data && `${cluster.data.name} · ${cluster.data.cluster_id}`}>
+        <CopyAs
+          request={() => ({ method: "GET", path: "/v1/cluster" })}
+          cli={() => "tidewire cluster describe"}
+          json={() => cluster.data}
+        />
+      </PageHead>
+      {barred ? (
+        <Alert color="gray" styles={{ message: { color: "inherit" } }}>
+          {t("overview.barred")}
+        </Alert>
+      ) : (
+        <Loaded of={cluster}>
+          {(c) => {
+            const { color, text, icon: Icon } = health(c);
+            return (
+              <Stack>
+                <Alert
+                  color={color}
+                  variant="light"
+                  icon={<Icon size={22} aria-hidden />}
+                  role="status"
+                  styles={{ message: { color: "inherit" } }}
+                >
+                  <Text fw={600}>{text}</Text>
+                </Alert>
+                <SimpleGrid cols={{ base: 2, md: 4 }}>
+                  <Figure
+                    label={t("overview.nodesUp")}
+                    value={`${c.brokers.filter((b) => b.state === "online").length} / ${c.brokers.length}`}
+                  />
+                  <Figure label={t("overview.controller")} value={c.controller === null ? "–" : String(c.controller)} />
+                  <Figure label={t("nav.topics")} value={count(topics.data?.total ?? null)} to="/topics" />
+                  <Figure label={t("topic.partitions")} value={count(c.partitions)} />
+                </SimpleGrid>
+              </Stack>
+            );
+          }}
+        </Loaded>
+      )}
+      {fresh && <Steps topic={topics.data?.items[0]?.name} />}
+      <Traffic />
+      {cluster.data && <Nodes brokers={cluster.data.brokers} />}
+      <Running />
+    </Stack>
+  );
+}

@@ -1,0 +1,211 @@
+import { Badge, Button, Checkbox, Group, Modal, NumberInput, Stack, Table, Text, Tooltip } from "@mantine/core";
+import { useQuery, useQueryClient } from "@tanstack/react-query";
+import { useParams } from "@tanstack/react-router";
+import { useState } from "react";
+import { api, take } from "../api/client";
+import { type Topic, topicQuery } from "../app/queries";
+import { useT } from "../i18n";
+import { bytes, count } from "../lib/format";
+import { CopyAs, quote } from "../parts/copy";
+import { Danger } from "../parts/danger";
+import { GatedButton, useMay } from "../parts/gate";
+import { Link } from "../parts/link";
+import { Scroll } from "../parts/scroll";
+import { Failure, Loaded } from "../parts/states";
+import { done } from "../parts/toast";
+
+export function PartitionsPage() {
+  const t = useT();
+  const { topic } = useParams({ strict: false }) as { topic: string };
+  const state = useQuery(topicQuery(topic));
+  const may = useMay(state.data?.actions, `topic:${topic}`);
+  const [growing, setGrowing] = useState(false);
+  const [cutting, setCutting] = useState(false);
+  return (
+    <Loaded of={state}>
+      {(data) => (
+        <Stack>
+          <Group gap="xs">
+            <GatedButton reason={may("alter")} variant="default" onClick={() => setGrowing(true)}>
+              {t("partitions.add")}
+            </GatedButton>
+            <GatedButton reason={may("delete")} variant="default" onClick={() => setCutting(true)}>
+              {t("partitions.deleteRecords")}
+            </GatedButton>
+            <CopyAs
+              request={() => ({ method: "GET", path: `/v1/topics/${topic}` })}
+              cli={() => `tidewire topic describe ${quote(topic)}`}
+              json={() => data.partitions}
+            />
+          </Group>
+          <PartitionTable topic={topic} data={data} />
+          {growing && <Grow topic={data} close={() => setGrowing(false)} />}
+          {cutting && <Cut topic={data} close={() => setCutting(false)} />}
+        </Stack>
+      )}
+    </Loaded>
+  );
+}
+
+function PartitionTable({ topic, data }: { topic: string; data: Topic }) {
+  const t = useT();
+  return (
+    <Scroll label={t("topic.partitions")}>
+      <Table miw={980} striped>
+        <Table.Thead>
+          <Table.Tr>
+            <Table.Th>{t("topic.partition")}</Table.Th>
+            <Table.Th>{t("partitions.leader")}</Table.Th>
+            <Table.Th>{t("partitions.replicas")}</Table.Th>
+            <Table.Th>{t("partitions.isr")}</Table.Th>
+            <Table.Th ta="right">{t("partitions.start")}</Table.Th>
+            <Table.Th ta="right">
+              <Tooltip label={t("partitions.hwText")}>
+                <span>{t("partitions.hw")}</span>
+              </Tooltip>
+            </Table.Th>
+            <Table.Th ta="right">{t("partitions.end")}</Table.Th>
+            <Table.Th ta="right">{t("topic.size")}</Table.Th>
+            <Table.Th ta="right">{t("partitions.segments")}</Table.Th>
+            <Table.Th ta="right">{t("partitions.epoch")}</Table.Th>
+            <Table.Th>{t("partitions.lag")}</Table.Th>
+          </Table.Tr>
+        </Table.Thead>
+        <Table.Tbody>
+          {data.partitions.map((p) => {
+            const error = p.error as { detail?: string } | null;
+            return (
+              <Table.Tr key={p.partition}>
+                <Table.Td>
+                  <Link
+                    to="/topics/$topic/messages"
+                    params={{ topic }}
+                    search={{ seek: "offset", partition: p.partition, offset: p.log_start_offset ?? 0 }}
+                    className="tw-link"
+                  >
+                    {p.partition}
+                  </Link>
+                </Table.Td>
+                <Table.Td>
+                  {p.leader ?? (
+                    <Badge color="red" tt="none">
+                      {t("partitions.noLeader")}
+                    </Badge>
+                  )}
+                </Table.Td>
+                <Table.Td>{p.replicas.join(", ")}</Table.Td>
+                <Table.Td>{p.isr.join(", ")}</Table.Td>
+                <Table.Td ta="right">{p.log_start_offset ?? "–"}</Table.Td>
+                <Table.Td ta="right">{p.high_watermark ?? "–"}</Table.Td>
+                <Table.Td ta="right">{p.log_end_offset ?? "–"}</Table.Td>
+                <Table.Td ta="right">{bytes(p.size_bytes)}</Table.Td>
+                <Table.Td ta="right">{count(p.segments)}</Table.Td>
+                <Table.Td ta="right">{p.leader_epoch ?? "–"}</Table.Td>
+                <Table.Td>
+                  {error ? (
+                    <Text size="sm" c="red.9" component="span">
+                      {error.detail}
+                    </Text>
+                  ) : (
+                    (p.replica_states ?? []).map((r) => `${r.broker}: ${count(r.lag)}`).join(" · ")
+                  )}
+                </Table.Td>
+              </Table.Tr>
+            );
+          })}
+        </Table.Tbody>
+      </Table>
+    </Scroll>
+  );
+}
+
+function Grow({ topic, close }: { topic: Topic; close: () => void }) {
+  const t = useT();
+  const client = useQueryClient();
+  const [n, setN] = useState<number | string>(topic.partitions.length + 1);
+  const [error, setError] = useState<unknown>(null);
+  const [busy, setBusy] = useState(false);
+  return (
+    <Modal opened onClose={close} title={t("partitions.add")} closeButtonProps={{ "aria-label": t("act.close") }}>
+      <Stack>
+        <Text size="sm">{t("partitions.addText")}</Text>
+        <NumberInput
+          label={t("partitions.total")}
+          min={topic.partitions.length + 1}
+          max={10_000}
+          allowDecimal={false}
+          value={n}
+          onChange={setN}
+          data-autofocus
+        />
+        {error ? <Failure error={error} /> : null}
+        <Group justify="flex-end">
+          <Button variant="default" onClick={close}>
+            {t("act.cancel")}
+          </Button>
+          <Button
+            loading={busy}
+            onClick={async () => {
+              setBusy(true);
+              try {
+                const next = await take(
+                  api.PATCH("/v1/topics/{topic}", {
+                    params: { path: { topic: topic.name }, header: { "If-Match": `"${topic.etag}"` } },
+                    body: { partitions: Number(n) },
+                  }),
+                );
+                client.setQueryData(topicQuery(topic.name).queryKey, next as Topic);
+                done(t("partitions.added", { n: Number(n) }));
+                close();
+              } catch (e) {
+                setError(e);
+                setBusy(false);
+              }
+            }}
+          >
+            {t("partitions.add")}
+          </Button>
+        </Group>
+      </Stack>
+    </Modal>
+  );
+}
+
+/** Deletes the records of partitions up to their end: what is there now, and nothing that comes meanwhile. */
+function Cut({ topic, close }: { topic: Topic; close: () => void }) {
+  const t = useT();
+  const client = useQueryClient();
+  const [chosen, setChosen] = useState<number[]>(topic.partitions.map((p) => p.partition));
+  const [ends] = useState(() => new Map(topic.partitions.map((p) => [p.partition, p])));
+  const records = chosen.reduce((n, p) => n + ((ends.get(p)?.high_watermark ?? 0) - (ends.get(p)?.log_start_offset ?? 0)), 0);
+  return (
+    <Danger
+      title={t("partitions.deleteRecords")}
+      name={topic.name}
+      action={t("act.delete")}
+      close={close}
+      impact={
+        <Stack gap="xs">
+          <Checkbox.Group label={t("partitions.which")} value={chosen.map(String)} onChange={(v) => setChosen(v.map(Number))}>
+            <Group gap="sm" mt={4} mah={160} style={{ overflow: "auto" }}>
+              {topic.partitions.map((p) => (
+                <Checkbox key={p.partition} value={String(p.partition)} label={String(p.partition)} />
+              ))}
+            </Group>
+          </Checkbox.Group>
+          <Text size="sm">{t("partitions.cutImpact", { n: records, count: count(records) })}</Text>
+        </Stack>
+      }
+      run={async () => {
+        await take(
+          api.POST("/v1/topics/{topic}/delete-records", {
+            params: { path: { topic: topic.name } },
+            body: { partitions: chosen.map((partition) => ({ partition, before_offset: ends.get(partition)?.high_watermark ?? 0 })) },
+          }),
+        );
+        done(t("partitions.cut", { n: records, count: count(records) }));
+        void client.invalidateQueries({ queryKey: ["topic", topic.name] });
+      }}
+    />
+  );
+}
