@@ -265,7 +265,7 @@ func (a *app) ask(question string) (bool, error) {
 	line, err := bufio.NewReader(a.in).ReadString('\n')
 	if err != nil && line == "" {
 		fmt.Fprintln(a.errOut)
-		return false, nil //nolint:nilerr // no answer is a no
+		return false, nil // no answer is a no
 	}
 	answer := strings.ToLower(strings.TrimSpace(line))
 	return answer == "y" || answer == "yes", nil
