@@ -204,14 +204,14 @@ func (w *world) polls(id string, c *cursor.Cursor) *Assignment {
 	} else {
 		what += fmt.Sprintf(" with a cursor of version %d", c.Version)
 	}
-	eff, res, err := w.g.Poll(w.env(), PollRequest{Member: id, Cursor: c})
+	eff, _, err := w.g.Poll(w.env(), PollRequest{Member: id, Cursor: c})
 	if err != nil {
 		w.failed(what, err)
 		return nil
 	}
 	w.took(what, eff)
 	w.resolve(eff)
-	res, err = w.g.Look(id, c)
+	res, err := w.g.Look(id, c)
 	require.NoError(w.t, err)
 	require.Empty(w.t, res.Unresolved)
 	reached := make([]model.Offset, len(res.Positions))

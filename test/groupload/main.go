@@ -64,7 +64,7 @@ func run(ctx context.Context, o options) (err error) {
 		}
 		defer func() { _ = os.RemoveAll(o.data) }() // it is only a measurement's
 	}
-	fmt.Println("| what | figure |\n|---|---:|")
+	fmt.Fprintln(os.Stdout, "| what | figure |\n|---|---:|")
 	for _, part := range []struct {
 		name string
 		run  func(context.Context, *node, options) error
@@ -96,7 +96,7 @@ func with(ctx context.Context, o options, name string, use func(context.Context,
 }
 
 func row(what, format string, args ...any) {
-	fmt.Printf("| %s | %s |\n", what, fmt.Sprintf(format, args...))
+	fmt.Fprintf(os.Stdout, "| %s | %s |\n", what, fmt.Sprintf(format, args...))
 }
 
 // topic makes one.

@@ -78,7 +78,7 @@ var client = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 200}}
 
 // must makes a request that has to succeed.
 func (n *node) must(method, path, body string, out any) error {
-	req, err := http.NewRequest(method, n.url+path, strings.NewReader(body))
+	req, err := http.NewRequestWithContext(context.Background(), method, n.url+path, strings.NewReader(body))
 	if err != nil {
 		return err
 	}
@@ -139,7 +139,7 @@ type line struct {
 }
 
 func (n *node) dial() (*line, error) {
-	c, err := net.Dial("tcp", strings.TrimPrefix(n.url, "http://"))
+	c, err := (&net.Dialer{}).DialContext(context.Background(), "tcp", strings.TrimPrefix(n.url, "http://"))
 	if err != nil {
 		return nil, err
 	}

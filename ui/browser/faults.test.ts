@@ -41,7 +41,7 @@ test("a session that ends keeps what was typed, and the request goes through aft
   await dialog.waitFor();
   expect(await page.getByLabel("Name", { exact: true }).inputValue()).toBe("typed-before");
   await dialog.getByLabel("Password", { exact: true }).fill("tidewire");
-  await dialog.getByRole("button", { name: "Log in" }).click();
+  await dialog.getByRole("button", { name: "Log in", exact: true }).click();
   await page.waitForURL("**/ui/topics/typed-before/messages");
   const made = (await (await ask(node, "GET", "/v1/topics/typed-before", token)).json()) as { partitions: unknown[] };
   expect(made.partitions).toHaveLength(3);

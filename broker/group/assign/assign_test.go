@@ -174,18 +174,18 @@ func extent(out [][]Partition) (least, most int) {
 // cost is the sum of squared loads, and the partitions that went from an owner who may
 // have them to another, or from nobody.
 func cost(in Input, out [][]Partition) (squares, moves int) {
-	w := &work{in: in, out: make([][]Partition, len(in.Members))}
-	for i := range in.Members {
-		w.order = append(w.order, i)
+	order := make([]int, len(in.Members))
+	for i := range order {
+		order[i] = i
 	}
-	slices.SortFunc(w.order, func(a, b int) int {
+	slices.SortFunc(order, func(a, b int) int {
 		if in.Members[a].Rank < in.Members[b].Rank {
 			return -1
 		}
 		return 1
 	})
 	owner := map[Partition]int{}
-	for _, i := range w.order {
+	for _, i := range order {
 		for _, p := range in.Members[i].Owned {
 			if _, taken := owner[p]; !taken && subscribes(in.Members[i], p.Topic) {
 				owner[p] = i
