@@ -176,7 +176,7 @@ async function makeReader(page: Page) {
   expect(await rule.getByLabel("User", { exact: true }).inputValue()).toBe("User:reader");
   await rule.getByLabel("Name", { exact: true }).fill("flights");
   await rule.getByRole("button", { name: "Add a rule" }).click();
-  await page.getByRole("cell", { name: "User:reader" }).waitFor();
+  await page.getByRole("cell", { name: "User:reader", exact: true }).waitFor();
   await picture(page, "journey-rules");
 }
 

@@ -18,7 +18,7 @@ if (nonce) setNonce(nonce);
 
 const theme = createTheme({
   primaryColor: "teal",
-  primaryShade: { light: 9, dark: 8 },
+  primaryShade: 9,
   autoContrast: true,
   respectReducedMotion: true,
   cursorType: "pointer",

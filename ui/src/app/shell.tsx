@@ -257,7 +257,7 @@ export function Shell() {
                   </Kbd>
                 }
                 onClick={() => setPalette(true)}
-                aria-label={t("palette.open")}
+                title={t("palette.open")}
               >
                 <span className="tw-wide">{t("palette.search")}</span>
               </Button>

@@ -237,7 +237,9 @@ export function OverviewPage() {
                   role="status"
                   styles={{ message: { color: "inherit" } }}
                 >
-                  <Text fw={600}>{text}</Text>
+                  <Text fw={600} c="var(--mantine-color-text)">
+                    {text}
+                  </Text>
                 </Alert>
                 <SimpleGrid cols={{ base: 2, md: 4 }}>
                   <Figure
