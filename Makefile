@@ -119,7 +119,7 @@ bench-go: preflight ## run the Go benchmarks of the hot paths
 release: preflight ui ## build the released archives and their checksums into dist/
 	VERSION=$(VERSION) scripts/release
 
-image: ui ## build the container image
+image: ## build the container image
 	docker build -f docker/Dockerfile --build-arg VERSION=$(VERSION) -t tidewire:$(VERSION) .
 
 clean: ## remove what was built; data stays

@@ -43,7 +43,7 @@ func TestTheImageIsBuiltAndServes(t *testing.T) {
 	}
 	b := &builder{t: t, context: "../..", stages: map[string]*stage{}}
 	image := b.build("../../docker/Dockerfile")
-	require.Equal(t, 2, b.ran, "every RUN was executed")
+	require.Equal(t, 4, b.ran, "every RUN was executed")
 	requireStatic(t, image.place(image.entry[0]))
 	require.NotContains(t, image.user, "0:0")
 
@@ -111,6 +111,7 @@ func requirePage(t *testing.T, url string) {
 	require.NoError(t, err)
 	require.Equal(t, http.StatusOK, resp.StatusCode)
 	require.Contains(t, string(body), "<html")
+	require.Contains(t, string(body), "/assets/", "the console, and not the page that stands in for it")
 	http.DefaultClient.CloseIdleConnections()
 }
 
