@@ -138,7 +138,7 @@ func (e *event) free() {
 
 // poll makes one round.
 func (s *stream) poll(req *coordinator.PollRequest) (*event, error) {
-	req.Cursor, req.Caller = s.cursor, s.guard.Caller()
+	req.Cursor, req.Caller, req.Known = s.cursor, s.guard.Caller(), s.version
 	e := &event{}
 	var meta recordjson.Meta
 	var refused error

@@ -113,6 +113,9 @@ type PollRequest struct {
 	// that. The user's quota does not refuse it; see broker.FetchDelay.
 	Stream bool
 	Grace  time.Duration
+	// Known is the version of the assignment that the stream has told last: the poll waits only
+	// while it is that. 0: none. Other polls' cursors say it.
+	Known group.Version
 	// Interrupt ends the wait as if its time were over; nil: nothing does.
 	Interrupt <-chan struct{}
 	// Watch is whose round the poll is; nil: a poll of its own.

@@ -46,6 +46,7 @@ type polling struct {
 	a        *actor
 	req      *PollRequest
 	cursor   *cursor.Cursor
+	known    group.Version // of the assignment that the client knows of; 0: of none
 	visit    Visit
 	deadline time.Time // of the wait; by the process's own clock
 
@@ -80,12 +81,19 @@ func (c *Coordinator) Poll(ctx context.Context, req *PollRequest, visit Visit) (
 		if err := c.broker.AllowFetch(req.Caller); err != nil {
 			return nil, err
 		}
-	} else if at == nil { // an empty one, which releases nothing
+	}
+	known := req.Known
+	switch {
+	case !req.Stream:
+		if at != nil && at.Member == cursor.Tag(req.Member) {
+			known = at.Version
+		}
+	case at == nil: // an empty one, which releases nothing
 		at = &cursor.Cursor{Member: cursor.Tag(req.Member)}
-	} else {
+	default:
 		at.Version = 0
 	}
-	x := &polling{c: c, req: req, cursor: at, visit: visit, deadline: time.Now().Add(req.Wait), watcher: partition.NewWatcher()}
+	x := &polling{c: c, req: req, cursor: at, known: known, visit: visit, deadline: time.Now().Add(req.Wait), watcher: partition.NewWatcher()}
 	c.metrics.polls.Add(1)
 	defer c.metrics.polls.Add(-1)
 	x.guard = c.broker.Guard(req.Caller, broker.Need{Operation: metadata.OpRead, Resource: metadata.ResourceGroup, Name: req.Group})
@@ -128,8 +136,7 @@ func (x *polling) run(ctx context.Context) (err error) {
 		if err := x.look(ctx); err != nil {
 			return err
 		}
-		now := x.got.Assignment
-		if before != nil && now.Version != before.Version && (len(now.Held)+len(now.Revoking) > 0 || !now.Pending) {
+		if x.news(before) {
 			end = EndChanged
 			break
 		}
@@ -146,6 +153,19 @@ func (x *polling) run(ctx context.Context) (err error) {
 		return nil
 	}
 	return x.answer(ctx, end)
+}
+
+// news tells whether the assignment is another than the client knows of, or than it was when
+// the poll began to wait: it is answered at once, above all where it names what is being revoked.
+func (x *polling) news(before *group.Assignment) bool {
+	now, known := x.got.Assignment, x.known
+	switch {
+	case before != nil:
+		known = before.Version
+	case known == 0: // a client that knows of nothing waits for records, too
+		return len(now.Revoking) > 0 && !x.req.Stream
+	}
+	return now.Version != known && (len(now.Held)+len(now.Revoking) > 0 || !now.Pending)
 }
 
 // look takes the poll to the group, and finds what may be read and from where.

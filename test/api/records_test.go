@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -192,6 +194,19 @@ func TestCompressedBatchesComeAsTheyWereStored(t *testing.T) {
 	require.Equal(t, []string{value, value}, values)
 }
 
+// inProgress is how many requests the node has under way.
+func inProgress(a *api) int {
+	for line := range strings.Lines(string(wants(a.t, a.get("/metrics"), 200, "").Body)) {
+		if v, ok := strings.CutPrefix(line, "tidewire_http_requests_in_progress "); ok {
+			n, err := strconv.Atoi(strings.TrimSpace(v))
+			require.NoError(a.t, err)
+			return n
+		}
+	}
+	a.t.Fatal("no such metric")
+	return 0
+}
+
 func TestALongPollForBatchesWaitsAndEnds(t *testing.T) {
 	t.Parallel()
 	a := ownAPI(t)
@@ -199,13 +214,12 @@ func TestALongPollForBatchesWaitsAndEnds(t *testing.T) {
 	target := path + "/partitions/0/records?wait_ms=60000&offset="
 	poll := func(accept, target string) <-chan *answer {
 		out := make(chan *answer, 1)
+		before := inProgress(a)
 		go func() {
 			defer close(out) // as in api.poll
 			out <- a.getAs(accept, target)
 		}()
-		for range 3 { // its connection was accepted before these
-			wants(a.t, a.get("/healthz"), 200, "")
-		}
+		require.Eventually(a.t, func() bool { return inProgress(a) > before }, 10*time.Second, time.Millisecond)
 		return out
 	}
 	first, line := poll(batches, target+"0"), poll(lines, target+"0")

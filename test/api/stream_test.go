@@ -38,7 +38,6 @@ func TestWebSocketHandshakes(t *testing.T) {
 		"right rule":          {reader, "?topics=ws.topic", 101, ""},
 		"administrator":       {a.admin, "?topics=ws.topic", 101, ""},
 		"an unknown field":    {a.admin, "?topics=ws.topic&x=1", 422, "invalid-argument"},
-		"a group, not built":  {a.admin, "?topics=ws.topic&group=g", 501, "not-implemented"},
 		"without a token":     {"", "?topics=ws.topic", 401, "unauthenticated"},
 		"with a broken token": {"garbage", "?topics=ws.topic", 401, "unauthenticated"},
 	} {

@@ -230,7 +230,7 @@ func TestChunksAreBounded(t *testing.T) {
 func TestFramesHaveTheHeadOfTheirLength(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{0, 1, 125, 126, 127, 65_535, 65_536, 300_000} {
-		b := withHead(append(headRoom[:], make([]byte, n)...))
+		b := withHead(make([]byte, len(headRoom)+n))
 		switch {
 		case n < 126:
 			require.Equal(t, []byte{0x81, byte(n)}, b[:len(b)-n])
