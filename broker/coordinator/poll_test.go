@@ -560,3 +560,22 @@ func TestAMemberOfTwoThousandPartitions(t *testing.T) {
 		require.Equal(t, model.Offset(1), n.committed("g", "t", 1999))
 	})
 }
+
+// What changes between two polls of a member is told by the later one at once: what is to be
+// revoked is not kept for as long as it waits.
+func TestAChangeBetweenTwoPollsIsToldAtOnce(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := newNode(t)
+		n.topic("t", 2)
+		m := n.join(joining("g", "t"))
+		settle(t, m)
+		n.join(joining("g", "t"))
+		pass(time.Second)
+		p := m.background(m.request(time.Minute))
+		pass(0)
+		require.False(t, p.waiting(), "it names what is being revoked")
+		require.NoError(t, p.err)
+		require.Equal(t, EndChanged, p.End)
+		require.Len(t, p.Assignment.Revoking, 1)
+	})
+}
