@@ -319,6 +319,202 @@ export interface paths {
         patch: operations["updateClusterConfig"];
         trace?: never;
     };
+    "/v1/groups": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** List groups */
+        get: operations["listGroups"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/groups/{group}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Get a group */
+        get: operations["getGroup"];
+        put?: never;
+        post?: never;
+        /** Delete a group */
+        delete: operations["deleteGroup"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/groups/{group}/members": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Join a group */
+        post: operations["joinGroup"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/groups/{group}/members/{member}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /** Leave a group */
+        delete: operations["leaveGroup"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/groups/{group}/members/{member}/commit": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Commit offsets
+         * @description All of the offsets are stored or none. A cursor commits what it covers, never back, and releases the partitions that were being revoked in the answer that it came with.
+         */
+        post: operations["commitOffsets"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/groups/{group}/members/{member}/heartbeat": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Keep a member alive */
+        post: operations["heartbeat"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/groups/{group}/members/{member}/poll": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Read records as a member, asking in JSON */
+        post: operations["pollMember"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/groups/{group}/members/{member}/records": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Read records as a member
+         * @description Without cursor it reads from the committed offsets, so that a repeated request repeats the records; with the last answer's cursor it goes on. With auto_commit it commits what the cursor covers. It is a heartbeat, as long as it waits too. Another read of the member ends it. Partitions in revoking give no more records; the next read with this answer's cursor, or with none, releases them. As text/event-stream it goes on without end: an event records whose data are such an answer and whose id is its cursor, revoked {partitions, cursor} for partitions to be given up within 5 s, then end {reason} or problem.
+         */
+        get: operations["readMember"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/groups/{group}/members/{member}/seek": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Read on elsewhere */
+        post: operations["seekMember"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/groups/{group}/offsets": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Committed offsets of a group */
+        get: operations["getGroupOffsets"];
+        /** Store offsets of a group */
+        put: operations["setGroupOffsets"];
+        post?: never;
+        /** Delete offsets of a group */
+        delete: operations["deleteGroupOffsets"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/groups/{group}/reset-offsets": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Reset offsets of a group */
+        post: operations["resetGroupOffsets"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/info": {
         parameters: {
             query?: never;
@@ -585,6 +781,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/topics/{topic}/groups": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** List the groups of a topic */
+        get: operations["listTopicGroups"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/topics/{topic}/offsets": {
         parameters: {
             query?: never;
@@ -768,7 +981,7 @@ export interface paths {
         };
         /**
          * Read topics over a WebSocket
-         * @description JSON text frames, subprotocol tidewire.v1.json. Subscribe with a frame or with query parameters, not both. Frames are described in x-websocket-frames. Members of groups and commits are not built yet and answer an error frame with not-implemented.
+         * @description JSON text frames, subprotocol tidewire.v1.json. Subscribe with a frame or with query parameters, not both. Frames are described in x-websocket-frames. With group the socket is a member: the group gives it partitions, takes them from it, and stores what it commits. A clean close leaves the group; after a cut one a new socket may go on with member_id until the session timeout has passed. Without group only topics, partitions, from, credit, max_records, encoding, isolation, q, q_in and preview_bytes may be given.
          */
         get: operations["consume"];
         put?: never;
@@ -876,6 +1089,16 @@ export interface components {
             /** @enum {string} */
             op: "assigned";
             partitions: components["schemas"]["Position"][];
+        };
+        Assignment: {
+            /** Format: int64 */
+            epoch: number;
+            /** @description that it reads */
+            partitions: components["schemas"]["TopicPartition"][];
+            /** @description there is more to come */
+            pending: boolean;
+            /** @description that it is to give up: they give no more records, and may still be committed */
+            revoking: components["schemas"]["TopicPartition"][];
         };
         AuditEntry: {
             /**
@@ -1019,8 +1242,10 @@ export interface components {
         };
         ClientFrames: {
             auth?: components["schemas"]["AuthFrame"];
+            commit?: components["schemas"]["CommitFrame"];
             credit?: components["schemas"]["CreditFrame"];
             pause?: components["schemas"]["PartitionsFrame"];
+            released?: components["schemas"]["PartitionsFrame"];
             resume?: components["schemas"]["PartitionsFrame"];
             seek?: components["schemas"]["SeekFrame"];
             subscribe?: components["schemas"]["SubscribeFrame"];
@@ -1068,6 +1293,43 @@ export interface components {
                 [key: string]: string | number | boolean;
             };
             unset?: string[];
+        };
+        CommitFrame: {
+            id?: unknown;
+            offsets: components["schemas"]["MemberOffsetInput"][];
+            /** @enum {string} */
+            op: "commit";
+        };
+        CommitInput: {
+            cursor?: string | null;
+            offsets?: components["schemas"]["CommitOffset"][];
+        };
+        CommitOffset: {
+            metadata?: string | null;
+            /**
+             * Format: int64
+             * @description the next to be read
+             */
+            next_offset: number;
+            /** Format: int64 */
+            partition: number;
+            topic: string;
+        };
+        CommittedFrame: {
+            id?: unknown;
+            offsets: components["schemas"]["MemberOffset"][];
+            op: string;
+        };
+        CommittedOffset: {
+            metadata: string;
+            /** Format: int64 */
+            next_offset: number;
+            /** Format: int64 */
+            partition: number;
+            topic: string;
+        };
+        CommittedOffsets: {
+            offsets: components["schemas"]["CommittedOffset"][];
         };
         Config: {
             actions: string[];
@@ -1191,6 +1453,138 @@ export interface components {
             problem?: components["schemas"]["Problem"];
             record?: components["schemas"]["Record"];
         };
+        Group: {
+            /** @description read, reset, delete */
+            actions: string[];
+            /**
+             * @description null before the first member
+             * @enum {string|null}
+             */
+            assignor: "range" | "roundrobin" | "sticky" | null;
+            /** Format: int64 */
+            coordinator: number | null;
+            /**
+             * Format: int64
+             * @description counts the changes of members, subscriptions and topics
+             */
+            epoch: number;
+            /** @description changes with members, assignments and offsets */
+            etag: string;
+            group: string;
+            members: components["schemas"]["GroupMember"][];
+            offsets: components["schemas"]["GroupOffset"][];
+            /** @enum {string} */
+            protocol: "consumer";
+            /** @enum {string} */
+            state: "empty" | "assigning" | "reconciling" | "stable" | "dead" | "preparing-rebalance" | "completing-rebalance";
+            /**
+             * Format: int64
+             * @description of the partitions whose lag is known
+             */
+            total_lag: number;
+        };
+        GroupDeletion: {
+            group: string;
+            /** @description partitions with a committed offset */
+            offsets: components["schemas"]["TopicPartition"][];
+        };
+        GroupItem: {
+            /** @description read, reset, delete */
+            actions: string[];
+            /**
+             * Format: int64
+             * @description the node that looks after it
+             */
+            coordinator: number | null;
+            /** @description why the group could not be asked */
+            error: components["schemas"]["Problem"] | null;
+            /** @description changes with members, assignments and offsets */
+            etag: string | null;
+            group: string;
+            /** Format: int64 */
+            members: number | null;
+            /** @enum {string|null} */
+            state: "empty" | "assigning" | "reconciling" | "stable" | "dead" | "preparing-rebalance" | "completing-rebalance" | null;
+            /** @description that it subscribes to or has offsets of */
+            topics: string[];
+            /**
+             * Format: int64
+             * @description records
+             */
+            total_lag: number | null;
+        };
+        GroupItemPage: {
+            items: components["schemas"]["GroupItem"][];
+            next_page_token: string | null;
+            /**
+             * Format: int64
+             * @description of all pages, after prefix and q
+             */
+            total: number;
+        };
+        GroupMember: {
+            /** @description what it may read */
+            assignment: components["schemas"]["TopicPartitions"][];
+            auto_commit: boolean;
+            /** @enum {string} */
+            auto_offset_reset: "earliest" | "latest" | "none" | "timestamp";
+            client_id: string | null;
+            host: string;
+            instance_id: string | null;
+            /** Format: date-time */
+            joined_at: string | null;
+            member_id: string;
+            /** @description what it is to give up */
+            revoking: components["schemas"]["TopicPartitions"][];
+            /** Format: int64 */
+            session_timeout_ms: number;
+            topic_pattern: string | null;
+            topics: string[];
+            /** @description who joined */
+            user: string;
+        };
+        GroupOffset: {
+            /** Format: date-time */
+            committed_at: string | null;
+            /** @description why the log could not be asked */
+            error: components["schemas"]["Problem"] | null;
+            /**
+             * Format: int64
+             * @description null: the log could not be asked
+             */
+            high_watermark: number | null;
+            /**
+             * Format: int64
+             * @description records between the two
+             */
+            lag: number | null;
+            /**
+             * Format: int64
+             * @description age of the next record to be read; 0: there is none
+             */
+            lag_ms: number | null;
+            /** @description who has the partition */
+            member_id: string | null;
+            metadata: string | null;
+            /**
+             * Format: int64
+             * @description the next to be read; null: nothing is committed
+             */
+            next_offset: number | null;
+            /** Format: int64 */
+            partition: number;
+            topic: string;
+        };
+        GroupOffsets: {
+            /** @description read, reset, delete */
+            actions: string[];
+            /** @description the group's */
+            etag: string;
+            group: string;
+            offsets: components["schemas"]["GroupOffset"][];
+            /** Format: int64 */
+            total_lag: number;
+        };
         Header: {
             /**
              * @description null for a null value
@@ -1263,6 +1657,65 @@ export interface components {
             /** @description never nil */
             keys: components["schemas"]["JWK"][];
         };
+        JoinAnswer: {
+            /** @enum {string} */
+            assignor: "range" | "roundrobin" | "sticky";
+            auto_commit: boolean;
+            /** @enum {string} */
+            auto_offset_reset: "earliest" | "latest" | "none";
+            client_id: string | null;
+            /** Format: int64 */
+            epoch: number;
+            /** @description whose place it took */
+            fenced_member_id: string | null;
+            group: string;
+            instance_id: string | null;
+            /** @description what all further calls name */
+            member_id: string;
+            /**
+             * Format: int64
+             * @description without a call for so long the member expires
+             */
+            session_timeout_ms: number;
+            topic_pattern: string | null;
+            topics: string[];
+        };
+        JoinInput: {
+            /**
+             * @description the group's unless given; range for a new group
+             * @enum {string|null}
+             */
+            assignor?: "range" | "roundrobin" | "sticky" | null;
+            /**
+             * @description a read with a cursor commits what the cursor covers
+             * @default false
+             */
+            auto_commit: boolean;
+            /**
+             * @description where to begin without a committed offset
+             * @default latest
+             * @enum {string|null}
+             */
+            auto_offset_reset: "earliest" | "latest" | "none" | null;
+            /** @description for people */
+            client_id?: string | null;
+            /** @description a name of its own, under which it comes back */
+            instance_id?: string | null;
+            /**
+             * Format: int64
+             * @default 10000
+             */
+            session_timeout_ms: number | null;
+            /**
+             * @description ends a live member of the same instance_id
+             * @default false
+             */
+            take_over: boolean;
+            /** @description a regular expression (RE2) of whole names */
+            topic_pattern?: string | null;
+            /** @description need not exist yet */
+            topics?: string[];
+        };
         Limits: {
             /** Format: int64 */
             max_fetch_bytes: number;
@@ -1301,6 +1754,37 @@ export interface components {
             password: string;
             username: string;
         };
+        MemberOffset: {
+            metadata: string;
+            /** Format: int64 */
+            next_offset: number;
+            /** Format: int64 */
+            partition: number;
+            topic: string;
+        };
+        MemberOffsetInput: {
+            metadata?: string;
+            /** Format: int64 */
+            next_offset: number;
+            /** Format: int64 */
+            partition: number;
+            topic: string;
+        };
+        MemberPosition: {
+            /** Format: int64 */
+            next_offset: number;
+            /** Format: int64 */
+            partition: number;
+            topic: string;
+        };
+        MemberRecords: {
+            assignment: components["schemas"]["Assignment"];
+            /** @description for the next read */
+            cursor: string;
+            /** @description of the partitions that are read, after these records */
+            positions: components["schemas"]["MemberPosition"][];
+            records: components["schemas"]["Record"][];
+        };
         Offset: {
             /** Format: int64 */
             offset: number | null;
@@ -1311,6 +1795,12 @@ export interface components {
         };
         OffsetsAnswer: {
             offsets: components["schemas"]["Offset"][];
+        };
+        OffsetsDeletion: {
+            offsets: components["schemas"]["TopicPartition"][];
+        };
+        OffsetsInput: {
+            offsets: components["schemas"]["CommitOffset"][];
         };
         Operation: {
             actions: string[];
@@ -1407,12 +1897,55 @@ export interface components {
         PartitionsFrame: {
             id?: unknown;
             /** @enum {string} */
-            op: "pause" | "resume";
+            op: "pause" | "resume" | "released";
             partitions: components["schemas"]["PartitionInput"][];
         };
         PasswordRequest: {
             current_password?: string | null;
             password: string;
+        };
+        PollInput: {
+            cursor?: string | null;
+            /**
+             * @default auto
+             * @enum {string|null}
+             */
+            encoding: "auto" | "json" | "text" | "base64" | null;
+            /**
+             * @default auto
+             * @enum {string|null}
+             */
+            header_encoding: "auto" | "json" | "text" | "base64" | null;
+            /**
+             * @default read_committed
+             * @enum {string|null}
+             */
+            isolation: "read_committed" | "read_uncommitted" | null;
+            /**
+             * @default auto
+             * @enum {string|null}
+             */
+            key_encoding: "auto" | "json" | "text" | "base64" | null;
+            /**
+             * Format: int64
+             * @default 1048576
+             */
+            max_bytes: number | null;
+            /**
+             * Format: int64
+             * @default 500
+             */
+            max_records: number | null;
+            /**
+             * Format: int64
+             * @default 1
+             */
+            min_bytes: number | null;
+            /**
+             * Format: int64
+             * @default 0
+             */
+            wait_ms: number | null;
         };
         Position: {
             /** Format: int64 */
@@ -1730,6 +2263,37 @@ export interface components {
             /** Format: int64 */
             log_end_offset: number;
         };
+        ResetAnswer: {
+            offsets: components["schemas"]["ResetMove"][];
+        };
+        ResetInput: {
+            partitions?: components["schemas"]["PartitionInput"][];
+            /** @enum {string} */
+            to: "earliest" | "latest" | "timestamp" | "offset" | "shift";
+            topics?: string[];
+            /**
+             * Format: int64
+             * @description the time in milliseconds, the offset, or by how many records
+             */
+            value?: number | null;
+        };
+        ResetMove: {
+            /**
+             * Format: int64
+             * @description null: nothing was committed
+             */
+            from: number | null;
+            /** Format: int64 */
+            partition: number;
+            /** Format: int64 */
+            to: number;
+            topic: string;
+        };
+        RevokedFrame: {
+            /** @enum {string} */
+            op: "revoked";
+            partitions: components["schemas"]["Partition"][];
+        };
         Scanned: {
             /**
              * Format: int64
@@ -1748,22 +2312,40 @@ export interface components {
             /** Format: int64 */
             to: number;
         };
+        SeekAnswer: {
+            cursor: string;
+        };
         SeekFrame: {
             id?: unknown;
             /** @enum {string} */
             op: "seek";
             partitions: components["schemas"]["PositionInput"][];
         };
+        SeekInput: {
+            /** @description has the positions of the other partitions; without it those are the committed ones */
+            cursor?: string | null;
+            positions: components["schemas"]["SeekPosition"][];
+        };
+        SeekPosition: {
+            /** Format: int64 */
+            next_offset: number;
+            /** Format: int64 */
+            partition: number;
+            topic: string;
+        };
         ServerFrames: {
             assigned: components["schemas"]["AssignedFrame"];
             "auth-expiring": components["schemas"]["AuthExpiringFrame"];
             authenticated: components["schemas"]["AuthenticatedFrame"];
+            committed: components["schemas"]["CommittedFrame"];
             credited: components["schemas"]["CreditedFrame"];
             end: components["schemas"]["EndFrame"];
             error: components["schemas"]["ErrorFrame"];
             paused: components["schemas"]["PartitionsAnswer"];
             records: components["schemas"]["RecordsFrame"];
+            released: components["schemas"]["PartitionsAnswer"];
             resumed: components["schemas"]["PartitionsAnswer"];
+            revoked: components["schemas"]["RevokedFrame"];
             sought: components["schemas"]["SoughtFrame"];
             subscribed: components["schemas"]["SubscribedFrame"];
             unsubscribed: components["schemas"]["AnswerFrame"];
@@ -1790,6 +2372,24 @@ export interface components {
         };
         SubscribeFrame: {
             /**
+             * @description absent: the group's, range for a new group
+             * @enum {string}
+             */
+            assignor?: "range" | "roundrobin" | "sticky";
+            /** @description commit what was written to the socket */
+            auto_commit?: boolean;
+            /**
+             * Format: int64
+             * @description 5000 unless given
+             */
+            auto_commit_interval_ms?: number;
+            /**
+             * @description latest unless this or from is given
+             * @enum {string}
+             */
+            auto_offset_reset?: "earliest" | "latest" | "none";
+            client_id?: string;
+            /**
              * Format: int64
              * @description absent: bounded by the server alone
              */
@@ -1799,10 +2399,12 @@ export interface components {
              * @enum {string}
              */
             encoding: "auto" | "json" | "text" | "base64";
-            /** @description earliest, latest (default) or a time in milliseconds */
+            /** @description earliest, latest (default) or a time in milliseconds; with group it is auto_offset_reset */
             from?: unknown;
+            group?: string;
             /** @description a string or number, repeated in the answer */
             id?: unknown;
+            instance_id?: string;
             /**
              * @default read_committed
              * @enum {string}
@@ -1814,6 +2416,8 @@ export interface components {
              * @default 500
              */
             max_records: number;
+            /** @description of the membership that goes on, whose earlier socket this one replaces; absent: a new one */
+            member_id?: string;
             /** @enum {string} */
             op: "subscribe";
             partitions?: components["schemas"]["StartPosition"][];
@@ -1826,9 +2430,24 @@ export interface components {
             q?: string;
             /** @description where; all of them unless given */
             q_in?: ("key" | "value" | "headers")[];
+            /**
+             * Format: int64
+             * @description 10000 unless given
+             */
+            session_timeout_ms?: number;
+            /** @description a live member of the same instance_id is fenced, where there is one */
+            take_over?: boolean;
             topics?: string[];
         };
         SubscribedFrame: {
+            /** @enum {string|null} */
+            assignor: "range" | "roundrobin" | "sticky" | null;
+            auto_commit: boolean | null;
+            /** Format: int64 */
+            auto_commit_interval_ms: number | null;
+            /** @description earliest, latest, none or a time in milliseconds */
+            auto_offset_reset: string | null;
+            client_id: string | null;
             /** Format: int64 */
             credit: number | null;
             /** @enum {string} */
@@ -1837,6 +2456,8 @@ export interface components {
             from: string;
             group: string | null;
             id?: unknown;
+            /** @description null also of a member that has none */
+            instance_id: string | null;
             /** @enum {string} */
             isolation: "read_committed" | "read_uncommitted";
             /** Format: int64 */
@@ -1848,6 +2469,8 @@ export interface components {
             q: string | null;
             /** @description empty without q */
             q_in: string[];
+            /** Format: int64 */
+            session_timeout_ms: number | null;
             topics: string[];
         };
         Ticket: {
@@ -2037,6 +2660,15 @@ export interface components {
              * @description of all pages, after prefix and q
              */
             total: number;
+        };
+        TopicPartition: {
+            /** Format: int64 */
+            partition: number;
+            topic: string;
+        };
+        TopicPartitions: {
+            partitions: number[];
+            topic: string;
         };
         TopicUpdate: {
             /** Format: int64 */
@@ -3090,6 +3722,1179 @@ export interface operations {
             501: components["responses"]["Error501"];
             503: components["responses"]["Error503"];
             504: components["responses"]["Error504"];
+        };
+    };
+    listGroups: {
+        parameters: {
+            query?: {
+                /** @description items of a page */
+                limit?: number;
+                /** @description next_page_token of the page before */
+                page_token?: string;
+                /** @description start of the name */
+                prefix?: string;
+                /** @description part of the name, in any case */
+                q?: string;
+                /** @description a field, with - in front descending */
+                sort?: "group" | "-group" | "name" | "-name" | "state" | "-state" | "members" | "-members" | "total_lag" | "-total_lag";
+                /** @description fields of the items, with commas between */
+                fields?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["GroupItemPage"];
+                };
+            };
+            401: components["responses"]["Error401"];
+            403: components["responses"]["Error403"];
+            406: components["responses"]["Error406"];
+            413: components["responses"]["Error413"];
+            415: components["responses"]["Error415"];
+            422: components["responses"]["Error422"];
+            429: components["responses"]["Error429"];
+            500: components["responses"]["Error500"];
+            501: components["responses"]["Error501"];
+            /** @description `leader-unavailable`: The leader is not available. `quorum-unavailable`: The metadata quorum is not available. */
+            503: {
+                headers: {
+                    /** @description Seconds to wait before the next try. */
+                    "Retry-After": string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            504: components["responses"]["Error504"];
+        };
+    };
+    getGroup: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description name */
+                group: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    /** @description the group's entity tag */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Group"];
+                };
+            };
+            401: components["responses"]["Error401"];
+            403: components["responses"]["Error403"];
+            /** @description `unknown-group`: No such group. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            406: components["responses"]["Error406"];
+            413: components["responses"]["Error413"];
+            415: components["responses"]["Error415"];
+            422: components["responses"]["Error422"];
+            429: components["responses"]["Error429"];
+            500: components["responses"]["Error500"];
+            501: components["responses"]["Error501"];
+            /** @description `leader-unavailable`: The leader is not available. `quorum-unavailable`: The metadata quorum is not available. */
+            503: {
+                headers: {
+                    /** @description Seconds to wait before the next try. */
+                    "Retry-After": string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            504: components["responses"]["Error504"];
+        };
+    };
+    deleteGroup: {
+        parameters: {
+            query?: {
+                /** @description only tell what would go */
+                dry_run?: boolean;
+            };
+            header?: {
+                /** @description entity tag that the group must have */
+                "If-Match"?: string;
+            };
+            path: {
+                /** @description name */
+                group: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description with dry_run: what would go */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["GroupDeletion"];
+                };
+            };
+            /** @description deleted */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            401: components["responses"]["Error401"];
+            403: components["responses"]["Error403"];
+            /** @description `unknown-group`: No such group. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            406: components["responses"]["Error406"];
+            /** @description `group-not-empty`: The group has members. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `etag-mismatch`: The resource has changed. */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            413: components["responses"]["Error413"];
+            415: components["responses"]["Error415"];
+            422: components["responses"]["Error422"];
+            429: components["responses"]["Error429"];
+            500: components["responses"]["Error500"];
+            501: components["responses"]["Error501"];
+            /** @description `leader-unavailable`: The leader is not available. `quorum-unavailable`: The metadata quorum is not available. */
+            503: {
+                headers: {
+                    /** @description Seconds to wait before the next try. */
+                    "Retry-After": string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `commit-unknown`: Whether the change was made is not known. `timeout`: The request timed out. */
+            504: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    joinGroup: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description name */
+                group: string;
+            };
+            cookie?: never;
+        };
+        /** @description what to read, and how */
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["JoinInput"];
+            };
+        };
+        responses: {
+            /** @description Created */
+            201: {
+                headers: {
+                    /** @description the member's address */
+                    Location?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JoinAnswer"];
+                };
+            };
+            400: components["responses"]["Error400"];
+            401: components["responses"]["Error401"];
+            403: components["responses"]["Error403"];
+            406: components["responses"]["Error406"];
+            /** @description `conflict`: The request conflicts with the present state. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            413: components["responses"]["Error413"];
+            415: components["responses"]["Error415"];
+            422: components["responses"]["Error422"];
+            429: components["responses"]["Error429"];
+            500: components["responses"]["Error500"];
+            501: components["responses"]["Error501"];
+            /** @description `leader-unavailable`: The leader is not available. `quorum-unavailable`: The metadata quorum is not available. `storage-full`: The disk is full. */
+            503: {
+                headers: {
+                    /** @description Seconds to wait before the next try. */
+                    "Retry-After": string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `commit-unknown`: Whether the change was made is not known. `timeout`: The request timed out. */
+            504: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    leaveGroup: {
+        parameters: {
+            query?: {
+                /** @description of the last answer: with auto_commit what it covers is committed */
+                cursor?: string;
+            };
+            header?: never;
+            path: {
+                /** @description name */
+                group: string;
+                /** @description member_id */
+                member: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description gone */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            401: components["responses"]["Error401"];
+            403: components["responses"]["Error403"];
+            /** @description `unknown-member`: No such member. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            406: components["responses"]["Error406"];
+            /** @description `fenced`: A newer instance has taken over. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `member-expired`: The member's session has expired. */
+            410: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            413: components["responses"]["Error413"];
+            415: components["responses"]["Error415"];
+            422: components["responses"]["Error422"];
+            429: components["responses"]["Error429"];
+            500: components["responses"]["Error500"];
+            501: components["responses"]["Error501"];
+            /** @description `leader-unavailable`: The leader is not available. `quorum-unavailable`: The metadata quorum is not available. `storage-full`: The disk is full. */
+            503: {
+                headers: {
+                    /** @description Seconds to wait before the next try. */
+                    "Retry-After": string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `commit-unknown`: Whether the change was made is not known. `timeout`: The request timed out. */
+            504: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    commitOffsets: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description name */
+                group: string;
+                /** @description member_id */
+                member: string;
+            };
+            cookie?: never;
+        };
+        /** @description offsets or a cursor */
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["CommitInput"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CommittedOffsets"];
+                };
+            };
+            400: components["responses"]["Error400"];
+            401: components["responses"]["Error401"];
+            403: components["responses"]["Error403"];
+            /** @description `unknown-member`: No such member. `unknown-partition`: No such partition. `unknown-topic`: No such topic. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            406: components["responses"]["Error406"];
+            /** @description `fenced`: A newer instance has taken over. `not-owner`: The member does not own these partitions. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `member-expired`: The member's session has expired. */
+            410: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            413: components["responses"]["Error413"];
+            415: components["responses"]["Error415"];
+            422: components["responses"]["Error422"];
+            429: components["responses"]["Error429"];
+            500: components["responses"]["Error500"];
+            501: components["responses"]["Error501"];
+            /** @description `leader-unavailable`: The leader is not available. `quorum-unavailable`: The metadata quorum is not available. `storage-full`: The disk is full. */
+            503: {
+                headers: {
+                    /** @description Seconds to wait before the next try. */
+                    "Retry-After": string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `commit-unknown`: Whether the change was made is not known. `timeout`: The request timed out. */
+            504: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    heartbeat: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description name */
+                group: string;
+                /** @description member_id */
+                member: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description alive */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["Error400"];
+            401: components["responses"]["Error401"];
+            403: components["responses"]["Error403"];
+            /** @description `unknown-member`: No such member. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            406: components["responses"]["Error406"];
+            /** @description `fenced`: A newer instance has taken over. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `member-expired`: The member's session has expired. */
+            410: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            413: components["responses"]["Error413"];
+            415: components["responses"]["Error415"];
+            422: components["responses"]["Error422"];
+            429: components["responses"]["Error429"];
+            500: components["responses"]["Error500"];
+            501: components["responses"]["Error501"];
+            /** @description `leader-unavailable`: The leader is not available. `quorum-unavailable`: The metadata quorum is not available. */
+            503: {
+                headers: {
+                    /** @description Seconds to wait before the next try. */
+                    "Retry-After": string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            504: components["responses"]["Error504"];
+        };
+    };
+    pollMember: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description name */
+                group: string;
+                /** @description member_id */
+                member: string;
+            };
+            cookie?: never;
+        };
+        /** @description what GET …/records takes as its query */
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["PollInput"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["MemberRecords"];
+                };
+            };
+            400: components["responses"]["Error400"];
+            401: components["responses"]["Error401"];
+            403: components["responses"]["Error403"];
+            /** @description `unknown-member`: No such member. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            406: components["responses"]["Error406"];
+            /** @description `fenced`: A newer instance has taken over. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `member-expired`: The member's session has expired. */
+            410: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            413: components["responses"]["Error413"];
+            415: components["responses"]["Error415"];
+            /** @description `offset-out-of-range`: The offset is out of range. */
+            416: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            422: components["responses"]["Error422"];
+            /** @description `rate-limited`: Too many requests. */
+            429: {
+                headers: {
+                    /** @description Its state: units left (r), seconds until there are more (t). */
+                    RateLimit?: string;
+                    /** @description The quota that was reached: its name, units per window (q), seconds of the window (w) and unit (qu). */
+                    "RateLimit-Policy"?: string;
+                    /** @description Seconds to wait before the next try. */
+                    "Retry-After": string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `internal`: Internal error. `storage-error`: The storage of this partition has failed. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            501: components["responses"]["Error501"];
+            /** @description `leader-unavailable`: The leader is not available. `quorum-unavailable`: The metadata quorum is not available. `storage-full`: The disk is full. */
+            503: {
+                headers: {
+                    /** @description Seconds to wait before the next try. */
+                    "Retry-After": string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `commit-unknown`: Whether the change was made is not known. `timeout`: The request timed out. */
+            504: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    readMember: {
+        parameters: {
+            query?: {
+                /** @description of the last answer, or of seek */
+                cursor?: string;
+                /** @description how long to wait for min_bytes, or for an assignment; a stream waits 15 s unless given, at least 100 ms, and then gives what is there */
+                wait_ms?: number;
+                /** @description most records, of a stream in one event */
+                max_records?: number;
+                /** @description most bytes of keys, values and headers; the first record always comes; an event has at most about 262144 */
+                max_bytes?: number;
+                /** @description a waiting read answers with so many */
+                min_bytes?: number;
+                /** @description which records are seen */
+                isolation?: "read_committed" | "read_uncommitted";
+                /** @description how values are given, as in fetch */
+                encoding?: "auto" | "json" | "text" | "base64";
+                /** @description how keys are given */
+                key_encoding?: "auto" | "json" | "text" | "base64";
+                /** @description how header values are given */
+                header_encoding?: "auto" | "json" | "text" | "base64";
+            };
+            header?: {
+                /** @description the same, for cursors that are long */
+                "Tidewire-Cursor"?: string;
+                /** @description of a stream: goes on behind the event with this id; wins over cursor */
+                "Last-Event-ID"?: string;
+            };
+            path: {
+                /** @description name */
+                group: string;
+                /** @description member_id */
+                member: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["MemberRecords"];
+                    "text/event-stream": string;
+                };
+            };
+            401: components["responses"]["Error401"];
+            403: components["responses"]["Error403"];
+            /** @description `unknown-member`: No such member. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            406: components["responses"]["Error406"];
+            /** @description `fenced`: A newer instance has taken over. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `member-expired`: The member's session has expired. */
+            410: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            413: components["responses"]["Error413"];
+            415: components["responses"]["Error415"];
+            /** @description `offset-out-of-range`: The offset is out of range. */
+            416: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            422: components["responses"]["Error422"];
+            /** @description `rate-limited`: Too many requests. */
+            429: {
+                headers: {
+                    /** @description Its state: units left (r), seconds until there are more (t). */
+                    RateLimit?: string;
+                    /** @description The quota that was reached: its name, units per window (q), seconds of the window (w) and unit (qu). */
+                    "RateLimit-Policy"?: string;
+                    /** @description Seconds to wait before the next try. */
+                    "Retry-After": string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `internal`: Internal error. `storage-error`: The storage of this partition has failed. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            501: components["responses"]["Error501"];
+            /** @description `leader-unavailable`: The leader is not available. `quorum-unavailable`: The metadata quorum is not available. `storage-full`: The disk is full. */
+            503: {
+                headers: {
+                    /** @description Seconds to wait before the next try. */
+                    "Retry-After": string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `commit-unknown`: Whether the change was made is not known. `timeout`: The request timed out. */
+            504: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    seekMember: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description name */
+                group: string;
+                /** @description member_id */
+                member: string;
+            };
+            cookie?: never;
+        };
+        /** @description where to */
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SeekInput"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SeekAnswer"];
+                };
+            };
+            400: components["responses"]["Error400"];
+            401: components["responses"]["Error401"];
+            403: components["responses"]["Error403"];
+            /** @description `unknown-member`: No such member. `unknown-partition`: No such partition. `unknown-topic`: No such topic. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            406: components["responses"]["Error406"];
+            /** @description `fenced`: A newer instance has taken over. `not-owner`: The member does not own these partitions. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `member-expired`: The member's session has expired. */
+            410: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            413: components["responses"]["Error413"];
+            415: components["responses"]["Error415"];
+            422: components["responses"]["Error422"];
+            429: components["responses"]["Error429"];
+            500: components["responses"]["Error500"];
+            501: components["responses"]["Error501"];
+            /** @description `leader-unavailable`: The leader is not available. `quorum-unavailable`: The metadata quorum is not available. */
+            503: {
+                headers: {
+                    /** @description Seconds to wait before the next try. */
+                    "Retry-After": string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            504: components["responses"]["Error504"];
+        };
+    };
+    getGroupOffsets: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description name */
+                group: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    /** @description the group's entity tag */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["GroupOffsets"];
+                };
+            };
+            401: components["responses"]["Error401"];
+            403: components["responses"]["Error403"];
+            /** @description `unknown-group`: No such group. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            406: components["responses"]["Error406"];
+            413: components["responses"]["Error413"];
+            415: components["responses"]["Error415"];
+            422: components["responses"]["Error422"];
+            429: components["responses"]["Error429"];
+            500: components["responses"]["Error500"];
+            501: components["responses"]["Error501"];
+            /** @description `leader-unavailable`: The leader is not available. `quorum-unavailable`: The metadata quorum is not available. */
+            503: {
+                headers: {
+                    /** @description Seconds to wait before the next try. */
+                    "Retry-After": string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            504: components["responses"]["Error504"];
+        };
+    };
+    setGroupOffsets: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description entity tag that the group must have */
+                "If-Match"?: string;
+            };
+            path: {
+                /** @description name */
+                group: string;
+            };
+            cookie?: never;
+        };
+        /** @description the offsets, all of which are stored or none */
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["OffsetsInput"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CommittedOffsets"];
+                };
+            };
+            400: components["responses"]["Error400"];
+            401: components["responses"]["Error401"];
+            403: components["responses"]["Error403"];
+            /** @description `unknown-partition`: No such partition. `unknown-topic`: No such topic. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            406: components["responses"]["Error406"];
+            /** @description `group-not-empty`: The group has members. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `etag-mismatch`: The resource has changed. */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            413: components["responses"]["Error413"];
+            415: components["responses"]["Error415"];
+            422: components["responses"]["Error422"];
+            429: components["responses"]["Error429"];
+            500: components["responses"]["Error500"];
+            501: components["responses"]["Error501"];
+            /** @description `leader-unavailable`: The leader is not available. `quorum-unavailable`: The metadata quorum is not available. `storage-full`: The disk is full. */
+            503: {
+                headers: {
+                    /** @description Seconds to wait before the next try. */
+                    "Retry-After": string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `commit-unknown`: Whether the change was made is not known. `timeout`: The request timed out. */
+            504: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    deleteGroupOffsets: {
+        parameters: {
+            query: {
+                /** @description of which topic */
+                topic: string;
+                /** @description only tell what would go */
+                dry_run?: boolean;
+            };
+            header?: {
+                /** @description entity tag that the group must have */
+                "If-Match"?: string;
+            };
+            path: {
+                /** @description name */
+                group: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description with dry_run: what would go */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OffsetsDeletion"];
+                };
+            };
+            /** @description deleted */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            401: components["responses"]["Error401"];
+            403: components["responses"]["Error403"];
+            /** @description `unknown-group`: No such group. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            406: components["responses"]["Error406"];
+            /** @description `group-not-empty`: The group has members. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `etag-mismatch`: The resource has changed. */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            413: components["responses"]["Error413"];
+            415: components["responses"]["Error415"];
+            422: components["responses"]["Error422"];
+            429: components["responses"]["Error429"];
+            500: components["responses"]["Error500"];
+            501: components["responses"]["Error501"];
+            /** @description `leader-unavailable`: The leader is not available. `quorum-unavailable`: The metadata quorum is not available. */
+            503: {
+                headers: {
+                    /** @description Seconds to wait before the next try. */
+                    "Retry-After": string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `commit-unknown`: Whether the change was made is not known. `timeout`: The request timed out. */
+            504: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    resetGroupOffsets: {
+        parameters: {
+            query?: {
+                /** @description only tell what would move */
+                dry_run?: boolean;
+            };
+            header?: {
+                /** @description entity tag that the group must have */
+                "If-Match"?: string;
+            };
+            path: {
+                /** @description name */
+                group: string;
+            };
+            cookie?: never;
+        };
+        /** @description which, and where to */
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ResetInput"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ResetAnswer"];
+                };
+            };
+            400: components["responses"]["Error400"];
+            401: components["responses"]["Error401"];
+            403: components["responses"]["Error403"];
+            /** @description `unknown-group`: No such group. `unknown-partition`: No such partition. `unknown-topic`: No such topic. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            406: components["responses"]["Error406"];
+            /** @description `group-not-empty`: The group has members. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `etag-mismatch`: The resource has changed. */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            413: components["responses"]["Error413"];
+            415: components["responses"]["Error415"];
+            422: components["responses"]["Error422"];
+            429: components["responses"]["Error429"];
+            500: components["responses"]["Error500"];
+            501: components["responses"]["Error501"];
+            /** @description `leader-unavailable`: The leader is not available. `quorum-unavailable`: The metadata quorum is not available. `storage-full`: The disk is full. */
+            503: {
+                headers: {
+                    /** @description Seconds to wait before the next try. */
+                    "Retry-After": string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `commit-unknown`: Whether the change was made is not known. `timeout`: The request timed out. */
+            504: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     info: {
@@ -4318,6 +6123,72 @@ export interface operations {
             };
             501: components["responses"]["Error501"];
             /** @description `leader-unavailable`: The leader is not available. `quorum-unavailable`: The metadata quorum is not available. `storage-full`: The disk is full. */
+            503: {
+                headers: {
+                    /** @description Seconds to wait before the next try. */
+                    "Retry-After": string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            504: components["responses"]["Error504"];
+        };
+    };
+    listTopicGroups: {
+        parameters: {
+            query?: {
+                /** @description items of a page */
+                limit?: number;
+                /** @description next_page_token of the page before */
+                page_token?: string;
+                /** @description start of the name */
+                prefix?: string;
+                /** @description part of the name, in any case */
+                q?: string;
+                /** @description a field, with - in front descending */
+                sort?: "group" | "-group" | "name" | "-name" | "state" | "-state" | "members" | "-members" | "total_lag" | "-total_lag";
+                /** @description fields of the items, with commas between */
+                fields?: string;
+            };
+            header?: never;
+            path: {
+                /** @description name */
+                topic: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["GroupItemPage"];
+                };
+            };
+            401: components["responses"]["Error401"];
+            403: components["responses"]["Error403"];
+            /** @description `unknown-topic`: No such topic. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            406: components["responses"]["Error406"];
+            413: components["responses"]["Error413"];
+            415: components["responses"]["Error415"];
+            422: components["responses"]["Error422"];
+            429: components["responses"]["Error429"];
+            500: components["responses"]["Error500"];
+            501: components["responses"]["Error501"];
+            /** @description `leader-unavailable`: The leader is not available. `quorum-unavailable`: The metadata quorum is not available. */
             503: {
                 headers: {
                     /** @description Seconds to wait before the next try. */
@@ -5628,8 +7499,28 @@ export interface operations {
                 topics?: string;
                 /** @description JSON array of {topic, partition, next_offset}: where to begin, and partitions of topics that are not in topics */
                 partitions?: string;
-                /** @description where to begin: earliest, latest or a time in milliseconds */
+                /** @description where to begin: earliest, latest or a time in milliseconds; with group also none, and it is auto_offset_reset */
                 from?: string;
+                /** @description read as a member of this consumer group */
+                group?: string;
+                /** @description the membership that goes on; its earlier socket ends */
+                member_id?: string;
+                /** @description a name of the member's own, under which it comes back */
+                instance_id?: string;
+                /** @description end a live member of the same instance_id */
+                take_over?: boolean;
+                /** @description for people */
+                client_id?: string;
+                /** @description who gets which partition; the group's unless given */
+                assignor?: "range" | "roundrobin" | "sticky";
+                /** @description how long the member lives without its client */
+                session_timeout_ms?: number;
+                /** @description where to begin without a committed offset; from says the same */
+                auto_offset_reset?: "earliest" | "latest" | "none";
+                /** @description commit what was written to the socket */
+                auto_commit?: boolean;
+                /** @description between two commits */
+                auto_commit_interval_ms?: number;
                 /** @description send no more records than this, until credit frames grant more */
                 credit?: number;
                 /** @description most records in one frame */
@@ -5662,7 +7553,7 @@ export interface operations {
             };
             401: components["responses"]["Error401"];
             403: components["responses"]["Error403"];
-            /** @description `unknown-partition`: No such partition. `unknown-topic`: No such topic. */
+            /** @description `unknown-member`: No such member. `unknown-partition`: No such partition. `unknown-topic`: No such topic. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -5672,6 +7563,24 @@ export interface operations {
                 };
             };
             406: components["responses"]["Error406"];
+            /** @description `conflict`: The request conflicts with the present state. `fenced`: A newer instance has taken over. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `member-expired`: The member's session has expired. */
+            410: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             413: components["responses"]["Error413"];
             415: components["responses"]["Error415"];
             /** @description `offset-out-of-range`: The offset is out of range. */
@@ -5700,16 +7609,8 @@ export interface operations {
                 };
             };
             500: components["responses"]["Error500"];
-            /** @description `not-implemented`: Not built yet. */
-            501: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description `leader-unavailable`: The leader is not available. `quorum-unavailable`: The metadata quorum is not available. */
+            501: components["responses"]["Error501"];
+            /** @description `leader-unavailable`: The leader is not available. `quorum-unavailable`: The metadata quorum is not available. `storage-full`: The disk is full. */
             503: {
                 headers: {
                     /** @description Seconds to wait before the next try. */
@@ -5720,7 +7621,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            504: components["responses"]["Error504"];
+            /** @description `commit-unknown`: Whether the change was made is not known. `timeout`: The request timed out. */
+            504: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     produceSocket: {
