@@ -134,12 +134,12 @@ func TestAStreamsRevocationIsItsOwnEvent(t *testing.T) {
 	t.Parallel()
 	a := sharedAPI(t)
 	topic := a.topic("ms.revoke", 2, nil)
-	m := a.reader("ms.revoke", "ms.revoke")
+	m := a.reader("ms.revoke", "ms.revoke", object{"instance_id": "a"})
 	s := m.stream(a.admin, "", nil)
 	s.owning(2)
 	a.records(topic, object{"value": "a", "partition": 1})
 	require.Equal(t, []string{"a"}, texts(s.until("records").data))
-	other := a.reader("ms.revoke", "ms.revoke")
+	other := a.reader("ms.revoke", "ms.revoke", object{"instance_id": "b"}) // whose range comes after
 	e := s.until("revoked")
 	require.Len(t, e.data["partitions"], 1)
 	require.EqualValues(t, 1, number(t, e.data["partitions"].([]any)[0].(object)["partition"]))
@@ -153,7 +153,7 @@ func TestAStreamsRevocationIsItsOwnEvent(t *testing.T) {
 	s.owning(2)
 
 	began := time.Now()
-	another := a.reader("ms.revoke", "ms.revoke")
+	another := a.reader("ms.revoke", "ms.revoke", object{"instance_id": "c"})
 	s.until("revoked")
 	another.owns(1)
 	require.Greater(t, time.Since(began), 4*time.Second, "without a word it is released 5 s later")
