@@ -180,7 +180,6 @@ func TestRecordsByCommand(t *testing.T) {
 		"unknown topic to read": {1, []string{"consume", "none"}},
 		"no such partition":     {1, []string{"consume", "t", "--partition", "7"}},
 		"beyond the end":        {1, []string{"consume", "t", "--partition", "0", "--offset", "1000"}},
-		"groups are not built":  {1, []string{"consume", "t", "--group", "g"}},
 		"bad acks":              {2, []string{"produce", "t", "--acks", "some"}},
 		"bad batch":             {2, []string{"produce", "t", "--batch-size", "0"}},
 		"bad from":              {2, []string{"consume", "t", "--from", "yesterday"}},
