@@ -379,12 +379,12 @@ func TestIdleGroupsHaveNoGoroutines(t *testing.T) {
 		settle(t, first)
 		synctest.Wait()
 		before := runtime.NumGoroutine()
-		for i := range 200 {
+		for i := range 2000 { // many, since tests beside this one have goroutines too
 			n.join(joining(fmt.Sprintf("g-%d", i), "t"))
 		}
 		synctest.Wait()
-		require.InDelta(t, before, runtime.NumGoroutine(), 20)
-		require.Len(t, n.all(), 201)
+		require.InDelta(t, before, runtime.NumGoroutine(), 200)
+		require.Len(t, n.all(), 2001)
 	})
 }
 

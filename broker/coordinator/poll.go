@@ -161,7 +161,9 @@ func (x *polling) news(before *group.Assignment) bool {
 	now, known := x.got.Assignment, x.known
 	switch {
 	case before != nil:
-		known = before.Version
+		if known = before.Version; len(before.Held) > 0 && len(now.Held) == 0 {
+			return true // it has lost all, as with a deleted topic: it is told before there is more
+		}
 	case known == 0: // a client that knows of nothing waits for records, too
 		return len(now.Revoking) > 0 && !x.req.Stream
 	}
