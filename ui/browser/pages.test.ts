@@ -50,6 +50,12 @@ async function fillNode(): Promise<void> {
     operation: "read",
     permission: "allow",
   });
+  await ask(node, "PUT", "/v1/groups/kitchen/offsets", token, {
+    offsets: [0, 1, 2].map((partition) => ({ topic: "flights", partition, next_offset: partition * 5, metadata: "by hand" })),
+  });
+  const member = { topics: ["flights"], client_id: "a reader of flights", session_timeout_ms: 1_800_000 };
+  const { member_id } = (await (await ask(node, "POST", "/v1/groups/busy/members", token, member)).json()) as { member_id: string };
+  await ask(node, "POST", `/v1/groups/busy/members/${member_id}/poll`, token, { wait_ms: 5000 });
   await ask(node, "PUT", "/v1/quotas/reader", token, { produce_bytes_per_s: 1048576, fetch_bytes_per_s: null, requests_per_s: 100 });
 }
 
@@ -66,11 +72,20 @@ const pages = [
   "topics/flights/produce",
   "topics/flights/partitions",
   "topics/flights/config",
+  "topics/flights/groups",
   "topics/flights/access",
   "topics/flights/metrics",
   "access",
   "access?tab=rules",
   "access?tab=checker",
+  "groups",
+  "groups/kitchen",
+  "groups/busy",
+  "groups/none-of-this-name",
+  "nodes",
+  "nodes/1",
+  "api",
+  "api?open=resetGroupOffsets",
   "quotas",
   "audit",
   "operations",
@@ -161,5 +176,108 @@ test("a browser that speaks Chinese gets the console in Chinese", async () => {
       await picture(page, `zh ${path}`);
     }
   expect(found).toEqual([]);
+  await context.close();
+});
+
+/** What can be used on a page and is in sight, each with a mark of its own. */
+const usable = `(() => {
+  const all = [...document.querySelectorAll('a[href], button, input, select, textarea, [role="button"], [role="tab"]')];
+  return all.filter((e) => {
+    if (e.disabled || e.type === "hidden" || e.type === "file" || e.closest('[aria-hidden="true"], [inert]')) return false;
+    if (e.type === "radio" && !e.checked) return false; // arrows go there from the one that is chosen
+    if (e.tabIndex < 0 && e.closest('[role="combobox"], .mantine-NumberInput-root, .mantine-InputWrapper-root, .mantine-PasswordInput-root')) return false; // an ornament of its field
+    return e.getClientRects().length > 0;
+  });
+})()`;
+
+test("every link, button and field of every page is reached by the Tab key", async () => {
+  const context = await newContext(browser);
+  const page = await context.newPage();
+  await logIn(page, node);
+  const missed: string[] = [];
+  for (const path of pages.filter((p) => p !== "api")) {
+    await page.goto(`${node.url}/ui/${path}`);
+    await settle(page);
+    await page.evaluate(`{ window.toReach = new Set(${usable}); window.reached = new Set();
+      document.addEventListener("focusin", (e) => window.reached.add(e.target)); document.body.focus(); }`);
+    const n = (await page.evaluate("window.toReach.size")) as number;
+    for (let i = 0; i < n + 30; i++) {
+      await page.keyboard.press("Tab");
+      if (i % 10 === 9 && (await page.evaluate("[...window.toReach].every((e) => window.reached.has(e) || !e.isConnected)"))) break;
+    }
+    const left = (await page.evaluate(
+      "[...window.toReach].filter((e) => !window.reached.has(e) && e.isConnected).map((e) => e.outerHTML.slice(0, 120))",
+    )) as string[];
+    missed.push(...left.map((l) => `${path}: ${l}`));
+  }
+  expect(missed).toEqual([]);
+  await context.close();
+});
+
+test("a topic is made, written to, found, opened and deleted without a mouse", async () => {
+  const context = await newContext(browser);
+  const page = await context.newPage();
+  await logIn(page, node);
+  const press = async (...keys: string[]) => {
+    for (const key of keys) await page.keyboard.press(key);
+  };
+  /** Goes on with Tab until what has the focus has this name. */
+  const tabTo = async (name: string) => {
+    for (let i = 0; i < 80; i++) {
+      await page.keyboard.press("Tab");
+      const focused = (await page.evaluate(() => {
+        const e = document.activeElement as HTMLInputElement | null;
+        return e?.getAttribute("aria-label") ?? (e?.labels?.[0]?.textContent || e?.textContent) ?? "";
+      })) as string;
+      if (focused.replace(/ \*$/, "").trim() === name) return;
+    }
+    throw new Error(`Tab never came to ${name}`);
+  };
+  await press("Control+k");
+  await page.getByPlaceholder("A topic, a page, or a record").waitFor();
+  await page.keyboard.type("Create topic");
+  await page
+    .getByRole("button", { name: "Create topic" })
+    .or(page.locator("[data-action]").filter({ hasText: "Create topic" }))
+    .first()
+    .waitFor();
+  await press("ArrowDown", "Enter");
+  await page.waitForURL("**/ui/topics/new");
+  await tabTo("Name");
+  await page.keyboard.type("by-keyboard");
+  await page.getByText("The name is free").waitFor();
+  await press("Enter");
+  await page.waitForURL("**/ui/topics/by-keyboard/messages");
+  await tabTo("Produce");
+  await press("Enter");
+  await page.waitForURL("**/by-keyboard/produce");
+  await tabTo("Value");
+  await page.keyboard.type("typed by keyboard");
+  await tabTo("Send");
+  await press("Enter");
+  await page.getByText("1 record stored").waitFor();
+  await page.evaluate(() => (document.activeElement as HTMLElement | null)?.blur());
+  await press("g", "t");
+  await page.waitForURL("**/ui/topics");
+  await press("/");
+  await page.keyboard.type("by-key");
+  await page.waitForURL(/q=by-key/);
+  await page.getByText("1 topic").waitFor();
+  await page.evaluate(() => (document.activeElement as HTMLElement | null)?.blur());
+  await press("j", "Enter");
+  await page.waitForURL("**/ui/topics/by-keyboard/messages");
+  await page.getByText("typed by keyboard").waitFor();
+  await press("j", "Enter");
+  await page.getByRole("dialog").getByText("typed by keyboard").waitFor();
+  await press("Escape");
+  await page.getByRole("dialog").waitFor({ state: "hidden" });
+  await page.evaluate(() => (document.activeElement as HTMLElement | null)?.blur());
+  await tabTo("Delete");
+  await press("Enter");
+  await page.getByLabel("Type by-keyboard to confirm").waitFor();
+  await page.keyboard.type("by-keyboard");
+  await press("Enter");
+  await page.waitForURL("**/ui/topics");
+  await page.getByText("Deleted: by-keyboard").waitFor();
   await context.close();
 });
