@@ -178,6 +178,44 @@ test("offsets are edited one by one, and what somebody else committed meanwhile 
   expect(await committed("edited")).toEqual([9, 2]);
 });
 
+test("without the right every button is there, does nothing, and says which right it takes", async () => {
+  await put("looked-at", [[0, 5]]);
+  await ask(node, "POST", "/v1/users", token, { username: "looker", password: "password1" });
+  for (const [resource_type, resource_name] of [
+    ["group", "looked-at"],
+    ["topic", "orders"],
+  ])
+    await ask(node, "POST", "/v1/acls", token, {
+      principal: "User:looker",
+      resource_type,
+      resource_name,
+      operation: "describe",
+      permission: "allow",
+    });
+  const context = await newContext(browser);
+  const theirs = await context.newPage();
+  await logIn(theirs, node, "looker", "password1");
+  await theirs.goto(`${node.url}/ui/groups`);
+  await theirs.getByText("1 of 1").waitFor();
+  await theirs.getByRole("link", { name: "looked-at" }).click();
+  await theirs.getByText("lag 5").waitFor();
+  for (const [name, right] of [
+    ["Reset offsets", "read on group:looked-at"],
+    ["Edit offsets", "read on group:looked-at"],
+    ["Delete", "delete on group:looked-at"],
+    ["Delete offsets of orders", "delete on group:looked-at"],
+  ] as const) {
+    const barred = theirs.getByRole("button", { name, exact: true });
+    expect([name, await barred.getAttribute("data-reason")]).toEqual([name, expect.stringContaining(right)]);
+    await barred.click({ force: true });
+    expect(await theirs.getByRole("dialog").count()).toBe(0);
+  }
+  await theirs.goto(`${node.url}/ui/groups/edited`);
+  await theirs.getByRole("alert").waitFor();
+  expect(await theirs.getByText("by hand").count()).toBe(0);
+  await context.close();
+});
+
 test("a topic's offsets are deleted after the plan, and a group by typing its name, whatever it is called", async () => {
   const name = "a/b %2F ü";
   await put(name, [
@@ -253,7 +291,7 @@ test("every sample consumer runs as it stands in the page, and reads on where it
     ["curl", "sample.sh"],
     ["JavaScript", "sample.mjs"],
     ["Python", "sample.py"],
-    ["Command line", "cli.sh"],
+    ["CLI", "cli.sh"],
   ] as const) {
     const group = `it's ${kind}`;
     await page.getByLabel("Group", { exact: true }).fill(group);

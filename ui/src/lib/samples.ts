@@ -1,4 +1,4 @@
-import { quote } from "../parts/copy";
+import { quote } from "./shell";
 
 export const sampleKinds = ["curl", "JavaScript", "Python", "CLI"] as const;
 export type SampleKind = (typeof sampleKinds)[number];

@@ -1,7 +1,7 @@
 import { Anchor, Badge, Button, Code, Group, Paper, Stack, Text, Textarea, TextInput, Title } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { Search } from "lucide-react";
-import { useState } from "react";
+import { useEffect, useRef, useState } from "react";
 import { call, send } from "../api/client";
 import { asProblem } from "../api/problem";
 import { apiSearch, usePageSearch } from "../app/search";
@@ -76,8 +76,14 @@ export function ReferencePage() {
 }
 
 function Row({ operation: o, open, toggle }: { operation: Operation; open: boolean; toggle: (open: boolean) => void }) {
+  const row = useRef<HTMLDivElement>(null);
+  // An address that names a call leads to it.
+  // biome-ignore lint/correctness/useExhaustiveDependencies: only when the page is opened
+  useEffect(() => {
+    if (open) row.current?.scrollIntoView({ block: "start" });
+  }, []);
   return (
-    <div className="tw-operation">
+    <div className="tw-operation" ref={row}>
       <button type="button" className="tw-operation-head" aria-expanded={open} onClick={() => toggle(!open)}>
         <Badge variant="outline" color={colors[o.method] ?? "gray"} c="inherit" w={76}>
           {o.method}

@@ -46,6 +46,8 @@ export default function Chart({ title, series, height = 150 }: { title: string; 
     const ink = scheme === "dark" ? "#c9c9c9" : "#495057";
     const grid = scheme === "dark" ? "#3b3b3b" : "#e9ecef";
     const times = [...new Set(series.flatMap((s) => s.points.map(([ms]) => ms)))].sort((a, b) => a - b);
+    // One point alone spans no time: the minute before it is shown too.
+    if (times.length === 1) times.unshift((times[0] ?? 0) - 60_000);
     const data = [
       times.map((ms) => ms / 1000),
       ...series.map((s) => {
@@ -60,15 +62,13 @@ export default function Chart({ title, series, height = 150 }: { title: string; 
         tzDate: (ts) => (mode === "utc" ? uPlot.tzDate(new Date(ts * 1000), "Etc/UTC") : new Date(ts * 1000)),
         legend: { show: false },
         cursor: { show: false },
-        scales: {
-          x: { range: (_, min, max) => (max > min ? [min, max] : [min - 30, min + 30]) },
-          y: { range: (_, __, max) => [0, max > 0 ? max * 1.1 : 1] },
-        },
+        scales: { y: { range: (_, __, max) => [0, max > 0 ? max * 1.1 : 1] } },
         axes: [
           {
             stroke: ink,
             grid: { stroke: grid },
             ticks: { stroke: grid },
+            size: 32,
             values: (_, splits) => splits.map((s) => clock(s * 1000, (splits[1] ?? s) - (splits[0] ?? s), mode)),
           },
           {

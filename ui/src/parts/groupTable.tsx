@@ -66,7 +66,7 @@ export function GroupTable({ id, page, empty }: Props) {
   });
   const sorted = (field: string) => (sort === field ? "ascending" : sort === `-${field}` ? "descending" : "none");
   const head = (label: string, field: string, number = false) => (
-    <Table.Th ta={number ? "right" : undefined} aria-sort={sorted(field)}>
+    <Table.Th ta={number ? "right" : undefined} visibleFrom={field === "members" ? "sm" : undefined} aria-sort={sorted(field)}>
       <button
         type="button"
         className="tw-sort"
@@ -101,14 +101,14 @@ export function GroupTable({ id, page, empty }: Props) {
           return (
             <>
               <Scroll label={t("nav.groups")}>
-                <Table miw={640} highlightOnHover>
+                <Table highlightOnHover>
                   <Table.Thead>
                     <Table.Tr>
                       {head(t("groups.group"), "group")}
                       {head(t("groups.state"), "state")}
                       {head(t("groups.members"), "members", true)}
                       {head(t("groups.lag"), "total_lag", true)}
-                      <Table.Th>{t("nav.topics")}</Table.Th>
+                      <Table.Th visibleFrom="sm">{t("nav.topics")}</Table.Th>
                     </Table.Tr>
                   </Table.Thead>
                   <Table.Tbody>
@@ -153,11 +153,13 @@ function Row({ group: g }: { group: GroupItem }) {
       <Table.Td>
         <GroupState state={g.state} />
       </Table.Td>
-      <Table.Td ta="right">{count(g.members)}</Table.Td>
+      <Table.Td ta="right" visibleFrom="sm">
+        {count(g.members)}
+      </Table.Td>
       <Table.Td ta="right" className="tw-num">
         {count(g.total_lag)}
       </Table.Td>
-      <Table.Td style={{ overflowWrap: "anywhere" }}>
+      <Table.Td style={{ overflowWrap: "anywhere" }} visibleFrom="sm">
         {g.topics.slice(0, 5).map((topic) => (
           <Link key={topic} to="/topics/$topic/groups" params={{ topic }} className="tw-link" style={{ marginInlineEnd: 8 }}>
             {topic}

@@ -94,12 +94,7 @@ export function SampleConsumer({ topic, group: fixed }: { topic: string; group?:
               w={{ base: "100%", sm: 280 }}
             />
           )}
-          <SegmentedControl
-            aria-label={t("sample.kind")}
-            data={sampleKinds.map((k) => ({ value: k, label: k === "CLI" ? t("copy.cli") : k }))}
-            value={kind}
-            onChange={(v) => setKind(v as SampleKind)}
-          />
+          <SegmentedControl aria-label={t("sample.kind")} data={[...sampleKinds]} value={kind} onChange={(v) => setKind(v as SampleKind)} />
           <Button variant="default" onClick={() => copyText(text)}>
             {t("copy.one")}
           </Button>
@@ -109,7 +104,7 @@ export function SampleConsumer({ topic, group: fixed }: { topic: string; group?:
         </Code>
         <Group gap="sm">
           <Button
-            variant="light"
+            variant="default"
             leftSection={<Play size={16} aria-hidden />}
             loading={run !== null}
             disabled={group === ""}
