@@ -16,7 +16,7 @@ LINT  := $(TOOLS)/golangci-lint-$(GOLANGCI_LINT_VERSION)
 # Static and without paths of this machine, as a release is.
 GOBUILD := CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-X tidewire/internal/buildinfo.Version=$(VERSION)'
 
-.PHONY: help preflight run build ui ui-dev ui-check ui-browser generate generate-check fmt-check vet lint archtest unit check e2e test sim soak bench scale bench-go release image clean
+.PHONY: help preflight run build ui ui-dev ui-check ui-browser ui-measure generate generate-check fmt-check vet lint archtest unit check e2e test sim soak bench scale bench-go release image clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -53,6 +53,10 @@ ui-check: ui ## check the console: lint, types, unit tests, sizes
 ui-browser: build ## drive the console in Chromium, on a node of its own
 	@scripts/install-test-packages
 	cd ui && TIDEWIRE_BIN=$(CURDIR)/bin/tidewire npm run --silent browser
+
+ui-measure: build ## measure the console in Chromium, as in docs/performance.md
+	@scripts/install-test-packages
+	cd ui && TIDEWIRE_BIN=$(CURDIR)/bin/tidewire npm run --silent measure
 
 generate: preflight ui/node_modules/.package-lock.json ## write the OpenAPI document from the annotated handlers, and the console's types from it
 	go generate ./openapi
