@@ -130,12 +130,18 @@ func (c *Cluster) start(ctx context.Context) error {
 	}
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
-	c.startLoops(fail)
+	first := c.net != nil && c.net.members != nil
+	if first {
+		c.startLoops(fail)
+	}
 	if err := c.quorum.WaitLeader(ctx); err != nil {
 		return err
 	}
 	if err := c.settleID(ctx); err != nil {
 		return err
+	}
+	if c.net != nil && !first {
+		c.startLoops(fail)
 	}
 	if err := c.register(ctx); err != nil {
 		return err
@@ -145,9 +151,6 @@ func (c *Cluster) start(ctx context.Context) error {
 
 // startLoops begins what a node with others around it does; fail ends the node's start.
 func (c *Cluster) startLoops(fail context.CancelCauseFunc) {
-	if c.net == nil {
-		return
-	}
 	close(c.net.up)
 	g := c.net.group
 	g.Go("join", func(ctx context.Context) { c.joinLoop(ctx, fail) })

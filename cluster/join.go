@@ -31,11 +31,15 @@ func (c *Cluster) joinLoop(ctx context.Context, fail func(error)) {
 	defer tick.Stop()
 	said := map[string]time.Time{}
 	for {
-		_, failed := c.net.members.Join(c.missing(c.isReady()))
+		starting := !c.isReady()
+		_, failed := c.net.members.Join(c.missing(!starting))
 		for address, err := range failed {
+			if !starting { // that a broker is gone its fencing says
+				break
+			}
 			c.tell(said, fmt.Sprintf("%s: %v", address, err), "could not join by gossip", "address", address, "error", err)
 		}
-		if !c.isReady() {
+		if starting {
 			if err := c.findTwin(ctx); err != nil {
 				fail(err)
 			}

@@ -74,8 +74,7 @@ func (c *Cluster) openPort() error {
 	return nil
 }
 
-// openGossip lets others see this node. Raft runs: a node that has founded a cluster has
-// its id by now, so that no other cluster takes it for one that wants to be taken in.
+// openGossip lets others see this node.
 func (c *Cluster) openGossip() error {
 	cfg := c.cfg.Network
 	id := c.self()
@@ -95,17 +94,15 @@ func (c *Cluster) openGossip() error {
 	return nil
 }
 
-// chooseID gives the only voter of a quorum without a cluster id one, which giveID proposes.
-func (c *Cluster) chooseID() error {
+// chooseID picks the id of the cluster that this node founds, unless it has; giveID
+// proposes it.
+func (c *Cluster) chooseID() (err error) {
 	own := c.identityNow()
 	if own.ClusterID != "" {
 		return nil
 	}
-	if own.ClusterID = c.Image().Cluster().ID; own.ClusterID == "" {
-		var err error
-		if own.ClusterID, err = newUUID(); err != nil {
-			return err
-		}
+	if own.ClusterID, err = newUUID(); err != nil {
+		return err
 	}
 	c.setIdentity(own)
 	return nil

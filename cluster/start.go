@@ -88,16 +88,15 @@ func (c *Cluster) open() error {
 		return err
 	}
 	c.savedID = id.ClusterID
-	if c.quorum.IsSoleVoter() {
-		if err := c.chooseID(); err != nil {
-			return err
-		}
-	}
-	if c.net == nil {
+	if c.net == nil || c.needsNobody() {
 		return nil
 	}
 	return c.openGossip()
 }
+
+// needsNobody: this node is the only voter of a cluster whose id it does not know yet. It
+// lets nobody see it before it does: another cluster would take it for one that wants in.
+func (c *Cluster) needsNobody() bool { return c.savedID == "" && c.quorum.IsSoleVoter() }
 
 func (c *Cluster) identityNow() quorum.Identity {
 	c.identityMu.Lock()
@@ -135,8 +134,8 @@ func (c *Cluster) settleID(ctx context.Context) error {
 		}
 	}
 	id, own := c.Image().Cluster().ID, c.identityNow()
-	if own.ClusterID != "" && own.ClusterID != id {
-		return fmt.Errorf("%s: %w: the identity file says %s, the log %s", c.cfg.Dir, ErrForeignCluster, own.ClusterID, id)
+	if c.savedID != "" && c.savedID != id {
+		return fmt.Errorf("%s: %w: the identity file says %s, the log %s", c.cfg.Dir, ErrForeignCluster, c.savedID, id)
 	}
 	c.clusterID = id
 	if c.savedID != id {
@@ -146,19 +145,25 @@ func (c *Cluster) settleID(ctx context.Context) error {
 		}
 		c.setIdentity(own)
 	}
-	if c.net == nil {
+	switch {
+	case c.net == nil:
 		return nil
+	case c.net.members == nil:
+		return c.openGossip()
 	}
 	return c.net.members.SetCluster(id)
 }
 
 // giveID gives a new cluster its id, as its founder; others wait for that.
 func (c *Cluster) giveID(ctx context.Context) error {
-	if c.net != nil && (!c.quorum.IsLeader() || c.identityNow().ClusterID == "") {
+	if c.net != nil && (!c.quorum.IsLeader() || !c.quorum.IsSoleVoter()) {
 		if !wait(ctx, retryEvery) {
 			return fmt.Errorf("wait for the cluster's id: %w", context.Cause(ctx))
 		}
 		return nil
+	}
+	if err := c.chooseID(); err != nil {
+		return err
 	}
 	_, err := c.Propose(ctx, metadata.BootstrapCluster{
 		ClusterID: c.identityNow().ClusterID, Name: c.cfg.ClusterName, MetadataVersion: metadata.CurrentMetadataVersion,

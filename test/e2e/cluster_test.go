@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -53,13 +52,6 @@ func (v clusterView) states() string {
 	return strings.Join(out, " ")
 }
 
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(startLimit); !ok(); time.Sleep(20 * time.Millisecond) {
-		require.True(t, time.Now().Before(deadline), what)
-	}
-}
-
 func TestThreeNodesAreOneCluster(t *testing.T) {
 	t.Parallel()
 	nodes := threeNodes(t)
@@ -73,7 +65,7 @@ func TestThreeNodesAreOneCluster(t *testing.T) {
 	}
 	for i := range nodes {
 		require.Equal(t, look(0).ClusterID, look(i).ClusterID)
-		eventually(t, "all see all", func() bool { return look(i).states() == "1onliner1 2onliner2 3onliner3" })
+		eventually(t, startLimit, "all see all", func() bool { return look(i).states() == "1onliner1 2onliner2 3onliner3" })
 		require.Contains(t, nodes[i].must(t, at[i].token, "", "broker", "list"), "online")
 		require.Contains(t, nodes[i].must(t, at[i].token, "", "cluster", "status"), look(0).ClusterID)
 	}
@@ -110,25 +102,25 @@ func TestAClusterGoesOnWithoutItsController(t *testing.T) {
 	nodes := threeNodes(t)
 	var v clusterView
 	a := admin(t, nodes[0])
-	eventually(t, "there is a controller, and all vote", func() bool {
+	eventually(t, startLimit, "there is a controller, and all vote", func() bool {
 		a.must(t, "GET", "/v1/cluster", nil, &v)
 		return v.Controller != nil && strings.Count(nodes[0].proc.err.String()+nodes[1].proc.err.String()+nodes[2].proc.err.String(), "gets a vote") >= 2
 	})
 	gone := *v.Controller - 1
 	left := admin(t, nodes[(gone+1)%3])
 	nodes[gone].kill()
-	eventually(t, "changes are made again", func() bool {
+	eventually(t, startLimit, "changes are made again", func() bool {
 		status, _, err := left.try("POST", "/v1/topics", map[string]any{"name": "after"})
 		return err == nil && (status == 201 || status == 409)
 	})
-	eventually(t, "the one that is gone is fenced", func() bool {
+	eventually(t, startLimit, "the one that is gone is fenced", func() bool {
 		left.must(t, "GET", "/v1/cluster", nil, &v)
 		return strings.Contains(v.states(), "fenced")
 	})
 	nodes[gone].start(t)
 	back := admin(t, nodes[gone])
 	back.must(t, "GET", "/v1/topics/after", nil, nil)
-	eventually(t, "it is back", func() bool {
+	eventually(t, startLimit, "it is back", func() bool {
 		left.must(t, "GET", "/v1/cluster", nil, &v)
 		return !strings.Contains(v.states(), "fenced")
 	})
