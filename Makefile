@@ -16,7 +16,7 @@ LINT  := $(TOOLS)/golangci-lint-$(GOLANGCI_LINT_VERSION)
 # Static and without paths of this machine, as a release is.
 GOBUILD := CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-X tidewire/internal/buildinfo.Version=$(VERSION)'
 
-.PHONY: help preflight run build ui ui-dev ui-check ui-browser ui-measure generate generate-check fmt-check vet lint archtest unit check e2e test sim soak bench scale bench-go release image clean
+.PHONY: help preflight run cluster build ui ui-dev ui-check ui-browser ui-measure generate generate-check fmt-check vet lint archtest unit check e2e test sim soak bench scale bench-go release image clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -26,6 +26,9 @@ preflight: ## name in one line what this machine lacks
 
 run: build ## build a node and start it for development, with its data in ./data
 	@exec bin/tidewire serve --dev --data-dir $(DATA)
+
+cluster: build ## build a node and start three of them as one cluster, with their data in ./data/cluster
+	@exec scripts/cluster bin/tidewire $(DATA)/cluster
 
 build: preflight ui ## build bin/tidewire, with the console in it
 	@mkdir -p bin

@@ -22,13 +22,16 @@ func takers(img *metadata.Image) []model.BrokerID {
 }
 
 // NaturalReplicationFactor is the replication factor of new topics where no setting names
-// one: 3 where there are as many nodes, else 1.
-func NaturalReplicationFactor(img *metadata.Image) int {
-	const usual = 3
-	if len(takers(img)) >= usual {
-		return usual
+// one. It is 1 in a cluster too, until followers fetch: see mayReplicate.
+func NaturalReplicationFactor(*metadata.Image) int { return 1 }
+
+// mayReplicate refuses replicas that nobody would fill: one of them, taken for in sync, would
+// be elected without the records.
+func mayReplicate(rf int) error {
+	if rf > 1 {
+		return model.Errorf(model.NotImplemented, "replicas of partitions are not built yet; the replication factor is 1, not %d", rf)
 	}
-	return 1
+	return nil
 }
 
 // DefaultReplicationFactor is the replication factor of a topic that is created without one.

@@ -98,6 +98,9 @@ func (b *Broker) assign(partitions, rf int) ([][]model.BrokerID, error) {
 	if rf < 1 || rf > len(nodes) {
 		return nil, model.Invalid("/replication_factor", "the replication factor must be between 1 and %d, the number of nodes that can take replicas", len(nodes))
 	}
+	if err := mayReplicate(rf); err != nil {
+		return nil, err
+	}
 	var first [4]byte
 	_, _ = rand.Read(first[:])
 	start := int(first[0]) | int(first[1])<<8

@@ -19,6 +19,7 @@ import (
 	"sync"
 	"time"
 
+	"tidewire/cluster/founding"
 	"tidewire/cluster/fsm"
 	"tidewire/cluster/metadata"
 	"tidewire/cluster/quorum"
@@ -38,8 +39,11 @@ type Config struct {
 	Rack       string
 	Version    string // of the binary
 
-	ClusterName     string // given to a new cluster
-	BootstrapExpect int    // 1: a node without state founds a cluster of its own
+	ClusterName string // given to a new cluster
+	// BootstrapExpect: 1, and a node without state founds a cluster of its own; more, and it
+	// founds one with so many nodes; 0, and it waits to be taken in. Other than 1 needs Network.
+	BootstrapExpect int
+	Network         *Network // nil: this node is alone
 
 	Logger *slog.Logger // nil: discards
 	// Fatal is called, once per fault and from any goroutine, when a local fault (a
@@ -58,11 +62,21 @@ type Config struct {
 type Cluster struct {
 	cfg         Config
 	incarnation uint64
-	identity    quorum.Identity
 
 	stores *quorum.Stores
 	fsm    *fsm.FSM
 	quorum *quorum.Quorum
+	net    *network // nil: this node is alone
+
+	identityMu sync.Mutex
+	identity   quorum.Identity // guarded by identityMu: its cluster id may be chosen and not committed
+	savedID    string          // the cluster id on disk, at the start
+	membersMu  sync.Mutex      // guards net.members until openGossip has returned
+
+	foundingMu   sync.Mutex
+	founder      *founding.Founder // guarded by foundingMu; nil: it has no part in founding
+	grant        quorum.Grant      // guarded by foundingMu: what is on disk
+	founderWaits string            // guarded by foundingMu: what founding waits for
 
 	clusterID string
 	epoch     int64
@@ -71,8 +85,9 @@ type Cluster struct {
 }
 
 // Start opens the metadata folder, rebuilding SQLite when needed, and returns once the
-// node leads, everything in the log is applied, the cluster has its id and this node is
-// registered and not fenced.
+// quorum has a leader, everything in the log is applied, the cluster has its id and this node
+// is registered and not fenced. A node that waits for others waits until ctx ends, and logs
+// what it waits for.
 func Start(ctx context.Context, cfg Config) (*Cluster, error) {
 	cfg.fillDefaults()
 	c := &Cluster{cfg: cfg}
@@ -113,13 +128,47 @@ func (c *Cluster) start(ctx context.Context) error {
 	if err := c.open(); err != nil {
 		return err
 	}
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	first := c.net != nil && c.net.members != nil
+	if first {
+		c.startLoops(fail)
+	}
 	if err := c.quorum.WaitLeader(ctx); err != nil {
 		return err
 	}
 	if err := c.settleID(ctx); err != nil {
 		return err
 	}
-	return c.register(ctx)
+	if c.net != nil && !first {
+		c.startLoops(fail)
+	}
+	if err := c.register(ctx); err != nil {
+		return err
+	}
+	return c.settled()
+}
+
+// startLoops begins what a node with others around it does; fail ends the node's start.
+func (c *Cluster) startLoops(fail context.CancelCauseFunc) {
+	close(c.net.up)
+	g := c.net.group
+	g.Go("join", func(ctx context.Context) { c.joinLoop(ctx, fail) })
+	if c.founder != nil {
+		g.Go("found", func(ctx context.Context) { c.foundLoop(ctx, fail) })
+	}
+	g.Go("controller of servers", func(ctx context.Context) { c.controlLoop(ctx, c.controlServers) })
+	g.Go("controller of brokers", func(ctx context.Context) { c.controlLoop(ctx, c.controlFencing) })
+}
+
+// settled begins what a registered node does.
+func (c *Cluster) settled() error {
+	if c.net == nil {
+		return nil
+	}
+	c.net.group.Go("heartbeats", c.beatLoop)
+	close(c.net.ready)
+	return c.dropGrant()
 }
 
 // Image is the newest published image; it costs one atomic load.
@@ -197,7 +246,7 @@ func (c *Cluster) NodeID() model.BrokerID { return c.cfg.NodeID }
 func (c *Cluster) ClusterID() string { return c.clusterID }
 
 // StorageID is the id of this node's data folder, a UUID.
-func (c *Cluster) StorageID() string { return c.identity.StorageID }
+func (c *Cluster) StorageID() string { return c.identityNow().StorageID }
 
 // BrokerEpoch is the epoch of this node's registration, a raft index.
 func (c *Cluster) BrokerEpoch() int64 { return c.epoch }
@@ -221,9 +270,13 @@ func (c *Cluster) Stop(ctx context.Context) error { return c.stop(ctx) }
 // close closes what was opened, in reverse.
 func (c *Cluster) close(ctx context.Context) error {
 	var errs []error
+	if c.net != nil {
+		errs = append(errs, c.net.group.Stop(stepTime)) // nothing is decided any more
+	}
 	if c.quorum != nil {
 		errs = append(errs, c.quorum.Stop(ctx))
 	}
+	errs = append(errs, c.closeNetwork(ctx))
 	if c.fsm != nil {
 		errs = append(errs, c.fsm.Close())
 	}

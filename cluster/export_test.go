@@ -16,3 +16,13 @@ var (
 	ErrIdentity          = quorum.ErrIdentity
 	ErrLogBehind         = fsm.ErrLogBehind
 )
+
+// Voters counts the voters that this node knows.
+func (c *Cluster) Voters() (n int) {
+	for _, s := range c.quorum.Servers() {
+		if s.Voter {
+			n++
+		}
+	}
+	return n
+}

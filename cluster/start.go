@@ -9,10 +9,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	"tidewire/cluster/fsm"
 	"tidewire/cluster/metadata"
 	"tidewire/cluster/quorum"
+	"tidewire/internal/model"
 )
 
 // databaseFile is the name of the SQLite file within the metadata folder.
@@ -61,7 +63,10 @@ func (c *Cluster) open() error {
 			return err
 		}
 	}
-	c.identity = id
+	c.setIdentity(id)
+	if err := c.newFounder(id, hasState); err != nil {
+		return err
+	}
 	c.fsm, err = fsm.Open(fsm.Config{
 		Path: filepath.Join(c.cfg.Dir, databaseFile), ClusterID: id.ClusterID,
 		Snapshots: c.stores.Snapshots, Logs: c.stores.Logs, Logger: c.cfg.Logger, Fatal: c.cfg.Fatal,
@@ -69,8 +74,40 @@ func (c *Cluster) open() error {
 	if err != nil {
 		return err
 	}
-	c.quorum, err = quorum.Start(id.StorageID, c.stores, c.fsm, logger, !hasState)
-	return err
+	if c.cfg.Network != nil {
+		if err := c.openPort(); err != nil {
+			return err
+		}
+	}
+	streams, remote := c.streams()
+	c.quorum, err = quorum.Start(quorum.Options{
+		StorageID: id.StorageID, Stores: c.stores, Machine: c.fsm, Logger: logger, Streams: streams, Remote: remote,
+		Found: !hasState && c.cfg.BootstrapExpect == 1, Member: id.ClusterID != "",
+	})
+	if err != nil {
+		return err
+	}
+	c.savedID = id.ClusterID
+	if c.net == nil || c.needsNobody() {
+		return nil
+	}
+	return c.openGossip()
+}
+
+// needsNobody: this node is the only voter of a cluster whose id it does not know yet. It
+// lets nobody see it before it does: another cluster would take it for one that wants in.
+func (c *Cluster) needsNobody() bool { return c.savedID == "" && c.quorum.IsSoleVoter() }
+
+func (c *Cluster) identityNow() quorum.Identity {
+	c.identityMu.Lock()
+	defer c.identityMu.Unlock()
+	return c.identity
+}
+
+func (c *Cluster) setIdentity(id quorum.Identity) {
+	c.identityMu.Lock()
+	defer c.identityMu.Unlock()
+	c.identity = id
 }
 
 // checkFolder refuses a folder whose parts do not belong together: going on would found
@@ -82,7 +119,7 @@ func (c *Cluster) checkFolder(id quorum.Identity, found, hasState bool) error {
 	case !hasState && id.ClusterID != "":
 		return fmt.Errorf("%s: %w: the folder belongs to cluster %s, and raft/ holds nothing; restore it, or start with an empty data folder",
 			c.cfg.Dir, ErrLogMissing, id.ClusterID)
-	case !hasState && c.cfg.BootstrapExpect != 1:
+	case !hasState && c.cfg.BootstrapExpect != 1 && c.cfg.Network == nil:
 		return fmt.Errorf("%w: expected are %d nodes", ErrNoCluster, c.cfg.BootstrapExpect)
 	}
 	return nil
@@ -91,28 +128,65 @@ func (c *Cluster) checkFolder(id quorum.Identity, found, hasState bool) error {
 // settleID makes log and identity file agree on the cluster id; a new cluster gets its
 // id as the first command.
 func (c *Cluster) settleID(ctx context.Context) error {
-	if c.Image().Cluster().ID == "" {
-		id, err := newUUID()
-		if err != nil {
+	for c.Image().Cluster().ID == "" {
+		if err := c.giveID(ctx); err != nil {
 			return err
 		}
-		if _, err := c.Propose(ctx, metadata.BootstrapCluster{
-			ClusterID: id, Name: c.cfg.ClusterName, MetadataVersion: metadata.CurrentMetadataVersion,
-			Now: metadata.MillisOf(c.cfg.Now()),
-		}); err != nil {
-			return fmt.Errorf("give the cluster its id: %w", err)
-		}
 	}
-	id := c.Image().Cluster().ID
-	if c.identity.ClusterID != "" && c.identity.ClusterID != id {
-		return fmt.Errorf("%s: %w: the identity file says %s, the log %s", c.cfg.Dir, ErrForeignCluster, c.identity.ClusterID, id)
+	id, own := c.Image().Cluster().ID, c.identityNow()
+	if c.savedID != "" && c.savedID != id {
+		return fmt.Errorf("%s: %w: the identity file says %s, the log %s", c.cfg.Dir, ErrForeignCluster, c.savedID, id)
 	}
 	c.clusterID = id
-	if c.identity.ClusterID == id {
+	if c.savedID != id {
+		own.ClusterID = id
+		if err := quorum.SaveIdentity(c.cfg.Dir, own); err != nil {
+			return err
+		}
+		c.setIdentity(own)
+	}
+	switch {
+	case c.net == nil:
+		return nil
+	case c.net.members == nil:
+		return c.openGossip()
+	}
+	return c.net.members.SetCluster(id)
+}
+
+// giveID gives a new cluster its id, as its founder; others wait for that.
+func (c *Cluster) giveID(ctx context.Context) error {
+	if c.net != nil && (!c.quorum.IsLeader() || !c.quorum.IsSoleVoter()) {
+		if !wait(ctx, retryEvery) {
+			return fmt.Errorf("wait for the cluster's id: %w", context.Cause(ctx))
+		}
 		return nil
 	}
-	c.identity.ClusterID = id
-	return quorum.SaveIdentity(c.cfg.Dir, c.identity)
+	if err := c.chooseID(); err != nil {
+		return err
+	}
+	_, err := c.Propose(ctx, metadata.BootstrapCluster{
+		ClusterID: c.identityNow().ClusterID, Name: c.cfg.ClusterName, MetadataVersion: metadata.CurrentMetadataVersion,
+		Now: metadata.MillisOf(c.cfg.Now()),
+	})
+	if err != nil && !model.HasCode(err, model.Conflict) {
+		return fmt.Errorf("give the cluster its id: %w", err)
+	}
+	return nil
+}
+
+// retryEvery is between two tries of what a starting node needs of others.
+const retryEvery = 200 * time.Millisecond
+
+func wait(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
 
 // register makes this process known and, since it has applied its own registration when
@@ -124,11 +198,16 @@ func (c *Cluster) register(ctx context.Context) error {
 	}
 	// SQLite's integers are signed.
 	c.incarnation = binary.BigEndian.Uint64(random[:]) >> 1
-	res, err := c.Propose(ctx, metadata.RegisterBroker{
-		ID: c.cfg.NodeID, StorageID: c.identity.StorageID, Incarnation: c.incarnation, Host: c.cfg.Host,
+	reg := metadata.RegisterBroker{
+		ID: c.cfg.NodeID, StorageID: c.StorageID(), Incarnation: c.incarnation, Host: c.cfg.Host,
 		HTTPAddr: c.cfg.HTTPAddr, KafkaAddr: c.cfg.KafkaAddr, PeerAddr: c.cfg.PeerAddr, GossipAddr: c.cfg.GossipAddr,
 		Rack: c.cfg.Rack, BinaryVersion: c.cfg.Version, Now: metadata.MillisOf(c.cfg.Now()),
-	})
+	}
+	if c.net != nil {
+		me := c.net.members.Self()
+		reg.PeerAddr, reg.GossipAddr = me.Peer, me.Gossip
+	}
+	res, err := c.insist(ctx, reg)
 	if err != nil {
 		return fmt.Errorf("register broker %d: %w", c.cfg.NodeID, err)
 	}
@@ -137,10 +216,37 @@ func (c *Cluster) register(ctx context.Context) error {
 		return fmt.Errorf("register broker %d: the answer is %T", c.cfg.NodeID, res.Value)
 	}
 	c.epoch = b.Epoch
-	if _, err := c.Propose(ctx, metadata.UnfenceBroker{ID: b.ID, Epoch: b.Epoch}); err != nil {
+	if _, err := c.insist(ctx, metadata.UnfenceBroker{ID: b.ID, Epoch: b.Epoch}); err != nil {
 		return fmt.Errorf("unfence broker %d: %w", c.cfg.NodeID, err)
 	}
 	return nil
+}
+
+// insist proposes what may be proposed twice until it is done. Among others the quorum may
+// be electing a leader, and the node's own life before may not be fenced yet: that is a
+// conflict until the controller has noticed that it is gone.
+func (c *Cluster) insist(ctx context.Context, cmd metadata.Command) (metadata.Result, error) {
+	for {
+		res, err := c.Propose(ctx, cmd)
+		if err == nil || c.net == nil {
+			return res, err
+		}
+		if !model.Row(model.AsError(err).Code).Retryable && !c.mayPass(ctx, err) || !wait(ctx, retryEvery) {
+			return res, err
+		}
+	}
+}
+
+// mayPass: the node id is bound to another data folder whose node does not answer.
+func (c *Cluster) mayPass(ctx context.Context, err error) bool {
+	other := c.Image().Broker(c.cfg.NodeID)
+	if !model.HasCode(err, model.Conflict) || other == nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	_, greetErr := c.net.port.Greet(ctx, other.StorageID)
+	return greetErr != nil
 }
 
 // newUUID gives a random UUID (RFC 9562, version 4) as text.

@@ -122,7 +122,8 @@ func (a *API) countPartitions(v *ClusterView, t *metadata.Topic) {
 	v.Partitions += len(s.Partitions)
 	for i := range s.Partitions {
 		p := &s.Partitions[i]
-		if p.Leader == metadata.NoLeader || p.Err != nil {
+		// What another node leads that node knows.
+		if p.Leader == metadata.NoLeader || p.Leader == a.cluster.NodeID() && p.Err != nil {
 			v.OfflinePartitions++
 		}
 		if len(p.ISR) < len(p.Replicas) {

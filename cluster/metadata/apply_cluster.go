@@ -125,6 +125,7 @@ func applyUnfenceBroker(t *tx, c UnfenceBroker) (any, *model.Error) {
 	n := *b
 	n.Fenced, n.Version = false, t.index
 	t.putBroker(&n)
+	t.lead(c.ID)
 	return &n, nil
 }
 
@@ -171,10 +172,15 @@ func (t *tx) dropReplica(id model.BrokerID) {
 // editPartitions offers a copy of every partition to edit and keeps those for which
 // edit reports a change.
 func (t *tx) editPartitions(edit func(*Partition) bool) {
+	t.editTopics(func(_ *Topic, p *Partition) bool { return edit(p) })
+}
+
+// editTopics is editPartitions for an edit that looks at the topic too.
+func (t *tx) editTopics(edit func(*Topic, *Partition) bool) {
 	for _, topic := range t.allTopics() {
 		var parts []Partition
 		for i, p := range topic.Partitions {
-			if !edit(&p) {
+			if !edit(topic, &p) {
 				continue
 			}
 			p.PartitionEpoch++

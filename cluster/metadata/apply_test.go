@@ -110,6 +110,8 @@ func TestRefusals(t *testing.T) {
 		"no producer ids":             {cmd: AllocateProducerIDs{Broker: 1, Epoch: 2}, want: model.InvalidArgument},
 		"producer ids of an old life": {cmd: AllocateProducerIDs{Broker: 1, Epoch: 1, Size: 1}, want: model.Fenced},
 		"producer ids of nobody":      {cmd: AllocateProducerIDs{Broker: 9, Epoch: 1, Size: 1}, want: model.UnknownBroker},
+		"fence an old life":           {cmd: FenceBroker{ID: 2, Epoch: 1}, want: model.Fenced},
+		"fence nobody":                {cmd: FenceBroker{ID: 9, Epoch: 1}, want: model.UnknownBroker},
 		"unfence an old life":         {cmd: UnfenceBroker{ID: 2, Epoch: 1}, want: model.Fenced},
 		"quota of nobody":             {cmd: SetQuota{User: "u", Limits: QuotaLimits{RequestsPerS: limit(1)}}, want: model.UnknownUser},
 		"quota of all":                {cmd: SetQuota{User: DefaultQuota, Limits: QuotaLimits{RequestsPerS: limit(1)}}},

@@ -60,9 +60,19 @@ type RegisterBroker struct {
 	Now           Millis         `json:"now"`
 }
 
-// UnfenceBroker says that a broker has applied its registration of this epoch.
+// UnfenceBroker says that a broker has applied its registration of this epoch. Partitions
+// without a leader that it may lead get it.
 // Another epoch than the registered one is refused as fenced. Value: *Broker.
 type UnfenceBroker struct {
+	ID    model.BrokerID `json:"id"`
+	Epoch int64          `json:"epoch"`
+}
+
+// FenceBroker says that a broker of this epoch is gone: it leaves every ISR that has another
+// member, into the ELR where fewer than min.insync.replicas are left (KIP-966), and what it
+// led gets another leader, or none. Another epoch than the registered one is refused as
+// fenced. Value: *Broker.
+type FenceBroker struct {
 	ID    model.BrokerID `json:"id"`
 	Epoch int64          `json:"epoch"`
 }

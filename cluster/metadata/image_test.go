@@ -70,7 +70,7 @@ func TestEncodedCommandsAreTheGoldenOnes(t *testing.T) {
 		fmt.Fprintf(&got, "%q\n", b)
 		seen[c.Kind()] = true
 	}
-	for _, c := range []Command{RevokeSessions{ID: "s", User: "u"}, DeleteAPIToken{ID: "t", User: "u"}} {
+	for _, c := range []Command{RevokeSessions{ID: "s", User: "u"}, DeleteAPIToken{ID: "t", User: "u"}, FenceBroker{ID: 1, Epoch: 2}} {
 		b, err := EncodeCommand(c)
 		require.NoError(t, err)
 		fmt.Fprintf(&got, "%q\n", b)
@@ -102,7 +102,7 @@ func TestKindsKeepTheirNames(t *testing.T) {
 		"alter-topic-config", "alter-cluster-config", "create-user", "alter-user", "set-password", "delete-user",
 		"create-acl", "delete-acls", "create-session", "rotate-session", "revoke-sessions", "create-api-token",
 		"delete-api-token", "add-signing-key", "prune", "set-setup-token", "allocate-producer-ids",
-		"renew-session", "use-ticket", "touch-api-tokens", "set-quota", "delete-quota",
+		"renew-session", "use-ticket", "touch-api-tokens", "set-quota", "delete-quota", "fence-broker",
 	}, got)
 }
 

@@ -65,6 +65,7 @@ var kindRows = []kindRow{
 	row(1, applyTouchAPITokens),
 	row(1, applySetQuota),
 	row(1, applyDeleteQuota),
+	row(1, applyFenceBroker),
 }
 
 var kindTable = func() map[Kind]kindRow {
@@ -104,6 +105,7 @@ func (UseTicket) Kind() Kind           { return "use-ticket" }
 func (TouchAPITokens) Kind() Kind      { return "touch-api-tokens" }
 func (SetQuota) Kind() Kind            { return "set-quota" }
 func (DeleteQuota) Kind() Kind         { return "delete-quota" }
+func (FenceBroker) Kind() Kind         { return "fence-broker" }
 
 // MaxCommandBytes is the largest encoded command; a larger one is not proposed.
 const MaxCommandBytes = 4 << 20

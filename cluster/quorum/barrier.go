@@ -64,6 +64,10 @@ func (q *Quorum) finish(r *round, err error) {
 }
 
 func barrierError(err error) error {
+	var known *model.Error
+	if errors.As(err, &known) {
+		return known
+	}
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 		return model.Errorf(model.Timeout, "the metadata quorum did not answer in time").WithCause(err).WithOutcome(model.NotApplied)
 	}
@@ -79,8 +83,11 @@ func (q *Quorum) barrier(ctx context.Context) error {
 	if q.raft.State() == raft.Shutdown {
 		return q.stopped()
 	}
+	if q.remote != nil && !q.IsLeader() {
+		return q.readRemote(ctx)
+	}
 	term := q.raft.CurrentTerm()
-	if q.barrierTerm.Load() != term || !q.isSoleVoter() || !q.IsLeader() {
+	if q.barrierTerm.Load() != term || !q.IsSoleVoter() || !q.IsLeader() {
 		if err := q.await(ctx, q.raft.Barrier(enqueueTimeout)); err != nil {
 			return err
 		}
@@ -91,18 +98,27 @@ func (q *Quorum) barrier(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return q.fsm.WaitApplied(ctx, index)
+	return q.machine.WaitApplied(ctx, index)
 }
 
-func (q *Quorum) isSoleVoter() bool {
-	servers := q.raft.GetConfiguration().Configuration().Servers
-	return len(servers) == 1 && servers[0].Suffrage == raft.Voter
+// IsSoleVoter reports whether this node is the only one that votes; others may follow.
+func (q *Quorum) IsSoleVoter() bool {
+	voters := 0
+	for _, s := range q.raft.GetConfiguration().Configuration().Servers {
+		if s.Suffrage == raft.Voter {
+			if s.ID != raft.ServerID(q.storageID) {
+				return false
+			}
+			voters++
+		}
+	}
+	return voters == 1
 }
 
 // lastDelivered is the last index up to commit that the state machine is told of: raft
 // keeps barriers and its own no-ops to itself, so waiting for those would never end.
 func (q *Quorum) lastDelivered(commit uint64) (uint64, error) {
-	for index := commit; index > q.fsm.Applied(); index-- {
+	for index := commit; index > q.machine.Applied(); index-- {
 		var l raft.Log
 		if err := q.stores.Logs.GetLog(index, &l); err != nil {
 			return 0, err

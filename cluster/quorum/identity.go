@@ -66,8 +66,12 @@ func LoadIdentity(dir string) (id Identity, found bool, err error) {
 
 // SaveIdentity writes the identity so that after a crash either the old or the new one
 // is there, whole.
-func SaveIdentity(dir string, id Identity) (err error) {
-	tmp, err := os.CreateTemp(dir, identityFile+".*")
+func SaveIdentity(dir string, id Identity) error { return replaceFile(dir, identityFile, id.encode()) }
+
+// replaceFile writes a small file anew; after a crash either the old or the new one is
+// there, whole.
+func replaceFile(dir, name string, content []byte) (err error) {
+	tmp, err := os.CreateTemp(dir, name+".*")
 	if err != nil {
 		return err
 	}
@@ -76,14 +80,14 @@ func SaveIdentity(dir string, id Identity) (err error) {
 			err = errors.Join(err, os.Remove(tmp.Name()))
 		}
 	}()
-	_, err = tmp.Write(id.encode())
+	_, err = tmp.Write(content)
 	if err == nil {
 		err = tmp.Sync()
 	}
 	if err = errors.Join(err, tmp.Close()); err != nil {
 		return err
 	}
-	if err = os.Rename(tmp.Name(), filepath.Join(dir, identityFile)); err != nil {
+	if err = os.Rename(tmp.Name(), filepath.Join(dir, name)); err != nil {
 		return err
 	}
 	d, err := os.Open(dir)

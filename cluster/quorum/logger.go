@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"strings"
 
 	"github.com/hashicorp/go-hclog"
 )
@@ -30,10 +31,25 @@ func NewLogger(log *slog.Logger) *Logger {
 func (l *Logger) Accept(name string, level hclog.Level, msg string, args ...any) {
 	to := slog.LevelDebug
 	switch {
+	case aboutPeers(name, msg):
 	case level >= hclog.Error:
 		to = slog.LevelError
 	case level >= hclog.Warn:
 		to = slog.LevelInfo
 	}
 	l.log.Log(context.Background(), to, msg, append([]any{"component", name}, args...)...)
+}
+
+// aboutPeers: that another node does not answer is said at every try, and the controller
+// says it once.
+func aboutPeers(name, msg string) bool {
+	if strings.HasSuffix(name, ".transport") {
+		return true
+	}
+	for _, m := range []string{"failed to heartbeat to", "failed to appendEntries to", "failed to contact", "failed to make requestVote RPC"} {
+		if msg == m {
+			return true
+		}
+	}
+	return false
 }

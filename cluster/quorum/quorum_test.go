@@ -126,7 +126,7 @@ func startNodeOn(t *testing.T, failTerm uint64, files types.VFS) *node {
 		Path: filepath.Join(dir, "m.db"), Snapshots: n.stores.Snapshots, Logs: n.stores.Logs, Logger: slog.New(slog.DiscardHandler), Fatal: fatal,
 	})
 	require.NoError(t, err)
-	n.q, err = Start("s-1", n.stores, n.fsm, logger, true)
+	n.q, err = Start(Options{StorageID: "s-1", Stores: n.stores, Machine: n.fsm, Logger: logger, Found: true})
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)

@@ -15,7 +15,7 @@ var bareGoAllowed = []string{"internal/lifecycle", "cmd/tidewire", "internal/cli
 
 // pureCores take now as an argument, so that they can be stepped under a simulated
 // clock and applied to the same effect on every node.
-var pureCores = []string{"cluster/metadata", "broker/browse", "internal/history", "broker/quota", "broker/group", "broker/txn/core", "storage/record", "storage/ingest", "storage/compact", "storage/epochs", "storage/producer", "storage/retention"}
+var pureCores = []string{"cluster/metadata", "cluster/founding", "cluster/controller", "broker/browse", "internal/history", "broker/quota", "broker/group", "broker/txn/core", "storage/record", "storage/ingest", "storage/compact", "storage/epochs", "storage/producer", "storage/retention"}
 
 // sleepAllowed is where a test may sleep: it watches real processes.
 var sleepAllowed = []string{"test/e2e"}

@@ -96,9 +96,18 @@ func (c *Config) checkDev() error {
 // checkKeyNeeded: without a key, whoever reaches the ports between nodes could act
 // as a node.
 func (c *Config) checkKeyNeeded() error {
+	const how = "needs a cluster key (--cluster-key or --cluster-key-file; `tidewire cluster keygen` makes one)"
+	switch {
+	case !c.ClusterKey.IsZero():
+		return nil
+	case len(c.Join) > 0:
+		return c.errorf("join", how)
+	case c.BootstrapExpect != 1:
+		return c.errorf("bootstrap-expect", "%d "+how, c.BootstrapExpect)
+	}
 	for _, p := range c.ports() {
-		if p.internal && !loopback(p.listener.Listen) && c.ClusterKey.IsZero() {
-			return c.errorf(p.setting, "%s is not a loopback address, which needs a cluster key (--cluster-key or --cluster-key-file; `tidewire cluster keygen` makes one)", p.listener.Listen)
+		if p.internal && !loopback(p.listener.Listen) {
+			return c.errorf(p.setting, "%s is not a loopback address, which "+how, p.listener.Listen)
 		}
 	}
 	return nil
@@ -135,42 +144,25 @@ func (c *Config) errorf(name, format string, args ...any) error {
 	return &Error{spelt(it.Setting, it.Source), it.Source, fmt.Errorf(format, args...).Error()}
 }
 
-// Unbuilt tells what the settings ask for and this version does not have. With an error
-// the node must not start: forming or joining a cluster cannot be left out in
-// silence. Each notice is a log line about a port that is not opened.
-func (c *Config) Unbuilt() (notices []string, stop error) {
-	it := c.items[c.index("bootstrap-expect")]
-	switch {
-	case len(c.Join) > 0:
-		stop = c.errorf("join", "clusters are not built yet; start a single node without it")
-	case c.BootstrapExpect > 1:
-		stop = c.errorf(it.Name, "clusters are not built yet; a single node has 1, not %d", c.BootstrapExpect)
-	case c.BootstrapExpect == 0:
-		stop = c.errorf(it.Name, "clusters are not built yet; with 0 the node would wait to be joined, a single node has 1")
+// Unopened tells of each port that has settings and is not opened, a log line each: what it
+// is for is not built yet, or needs a cluster key.
+func (c *Config) Unopened() (notices []string) {
+	if !c.Kafka.Off {
+		notices = append(notices, fmt.Sprintf("kafka-listen %s: the Kafka protocol is not built yet, the port is not opened", c.Kafka.Listen))
 	}
-	for _, u := range unbuiltPorts(c) {
-		if u.listener.Off {
-			continue
+	if c.Clustered() {
+		return notices
+	}
+	for _, p := range c.ports() {
+		if p.internal {
+			notices = append(notices, fmt.Sprintf("%s %s: there is no cluster key, so this node is alone and the port is not opened", p.setting, p.listener.Listen))
 		}
-		notices = append(notices, fmt.Sprintf("%s %s: %s is not built yet, the port is not opened", u.setting, u.listener.Listen, u.what))
 	}
-	return notices, stop
+	return notices
 }
 
-type unbuilt struct {
-	setting  string
-	listener Listener
-	what     string
-}
-
-// unbuiltPorts is the table of ports that have settings and no listener.
-func unbuiltPorts(c *Config) []unbuilt {
-	return []unbuilt{
-		{"kafka-listen", c.Kafka, "the Kafka protocol"},
-		{"gossip-listen", c.Gossip, "cluster membership"},
-		{"peer-listen", c.Peer, "traffic between nodes"},
-	}
-}
+// Clustered reports whether the node opens its ports to other nodes: it has a cluster key.
+func (c *Config) Clustered() bool { return !c.ClusterKey.IsZero() }
 
 var errNotTCP = errors.New("config: the listening address is not host:port")
 

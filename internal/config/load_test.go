@@ -190,7 +190,7 @@ func TestListsTakeRepeatedFlagsAndCommas(t *testing.T) {
 	t.Parallel()
 	c := mustLoad(t, given{
 		yaml: "cors-origin: http://file, http://other\n",
-		env:  []string{"TIDEWIRE_JOIN=never.example:1"},
+		env:  []string{"TIDEWIRE_JOIN=never.example:1", "TIDEWIRE_CLUSTER_KEY=" + testKey('k')},
 		args: []string{"--join", "a.example:1, [::1]:2", "--join=c:3", "--trusted-proxies="},
 	})
 	require.Equal(t, []string{"a.example:1", "[::1]:2", "c:3"}, c.Join)
@@ -252,10 +252,11 @@ func TestVariablesOfOthersArePassedOver(t *testing.T) {
 
 func TestBootstrapExpectIsNoneWhenJoining(t *testing.T) {
 	t.Parallel()
-	c := mustLoad(t, given{args: []string{"--join", "a:1"}})
+	key := "TIDEWIRE_CLUSTER_KEY=" + testKey('k')
+	c := mustLoad(t, given{args: []string{"--join", "a:1"}, env: []string{key}})
 	require.Equal(t, 0, c.BootstrapExpect)
 	require.Equal(t, int64(0), item(t, c, "bootstrap-expect").Value)
-	c = mustLoad(t, given{args: []string{"--join", "a:1"}, env: []string{"TIDEWIRE_BOOTSTRAP_EXPECT=3"}})
+	c = mustLoad(t, given{args: []string{"--join", "a:1"}, env: []string{key, "TIDEWIRE_BOOTSTRAP_EXPECT=3"}})
 	require.Equal(t, 3, c.BootstrapExpect)
 }
 

@@ -91,7 +91,8 @@ func TestJSONNamesValueAndSourceOfEverySetting(t *testing.T) {
 // What is printed, written into a file, gives the same configuration.
 func TestPrintedValuesAreAcceptedByTheFile(t *testing.T) {
 	t.Parallel()
-	c := mustLoad(t, given{args: []string{
+	key := []string{"TIDEWIRE_CLUSTER_KEY=" + testKey('k')} // which is not printed
+	c := mustLoad(t, given{env: key, args: []string{
 		"--data-dir=/d/ö: #x", "--node-id=0", "--rack=007", "--join=[::1]:1,b:2", "--bootstrap-expect=3", "--http-listen=:0",
 		"--http-advertise=a:0", "--http-tls-cert=true", "--http-tls-key=null", "--http-path-prefix=/a/", "--cors-origin=*",
 		"--trusted-proxies=10.0.0.0/8,::1", "--metrics-public", "--kafka-listen=off", "--gossip-listen=[::1]:0",
@@ -99,13 +100,13 @@ func TestPrintedValuesAreAcceptedByTheFile(t *testing.T) {
 	}})
 	file := map[string]any{}
 	for _, it := range c.Items() {
-		if it.Name != configSetting && emptyToNil(it.Value) != nil {
+		if it.Name != configSetting && !it.Secret && emptyToNil(it.Value) != nil {
 			file[it.Name] = it.Value
 		}
 	}
 	text, err := yamlv3.Marshal(file)
 	require.NoError(t, err)
-	back := mustLoad(t, given{yaml: string(text)})
+	back := mustLoad(t, given{env: key, yaml: string(text)})
 	for i, it := range back.items {
 		if it.Name != configSetting {
 			require.Equal(t, c.items[i].Value, it.Value, it.Name)
@@ -143,38 +144,17 @@ func TestFlagsShowNoSecretInHelp(t *testing.T) {
 	require.Equal(t, "hush", f.raw())
 }
 
-func TestClustersStopTheStart(t *testing.T) {
-	t.Parallel()
-	for _, r := range []struct {
-		args []string
-		line string
-	}{
-		{nil, ""},
-		{[]string{"--bootstrap-expect=1"}, ""},
-		{[]string{"--join=a:1"}, "join (flag --join): clusters are not built yet; start a single node without it"},
-		{[]string{"--join=a:1", "--bootstrap-expect=3"}, "join (flag --join): clusters are not built yet; start a single node without it"},
-		{[]string{"--bootstrap-expect=3"}, "bootstrap-expect (flag --bootstrap-expect): clusters are not built yet; a single node has 1, not 3"},
-		{[]string{"--bootstrap-expect=0"}, "bootstrap-expect (flag --bootstrap-expect): clusters are not built yet; with 0 the node would wait to be joined, a single node has 1"},
-	} {
-		_, stop := mustLoad(t, given{args: r.args}).Unbuilt()
-		if r.line == "" {
-			require.NoError(t, stop)
-			continue
-		}
-		require.EqualError(t, stop, r.line)
-	}
-}
-
 func TestPortsThatAreNotOpenedAreNamed(t *testing.T) {
 	t.Parallel()
-	notices, _ := mustLoad(t, given{args: []string{"--peer-listen=127.0.0.1:0"}}).Unbuilt()
 	require.Equal(t, []string{
 		"kafka-listen 127.0.0.1:9092: the Kafka protocol is not built yet, the port is not opened",
-		"gossip-listen 127.0.0.1:7946: cluster membership is not built yet, the port is not opened",
-		"peer-listen 127.0.0.1:0: traffic between nodes is not built yet, the port is not opened",
-	}, notices)
-	notices, _ = mustLoad(t, given{args: []string{"--kafka-listen=off"}}).Unbuilt()
-	require.Len(t, notices, 2)
+		"gossip-listen 127.0.0.1:7946: there is no cluster key, so this node is alone and the port is not opened",
+		"peer-listen 127.0.0.1:0: there is no cluster key, so this node is alone and the port is not opened",
+	}, mustLoad(t, given{args: []string{"--peer-listen=127.0.0.1:0"}}).Unopened())
+	require.Len(t, mustLoad(t, given{args: []string{"--kafka-listen=off"}}).Unopened(), 2)
+	keyed := mustLoad(t, given{args: []string{"--kafka-listen=off", "--cluster-key=" + testKey('k')}})
+	require.Empty(t, keyed.Unopened())
+	require.True(t, keyed.Clustered())
 }
 
 func TestAddressesToldToOthers(t *testing.T) {

@@ -2,7 +2,8 @@
 // in order and stops them in reverse.
 //
 // Order: data folder and its lock; the HTTP listener, so that the address is known
-// before it is registered; the store of logs; the cluster; auth; the broker, which opens
+// before it is registered; the store of logs; the cluster,
+// with the ports to other nodes where there is a cluster key; auth; the broker, which opens
 // the partitions; the coordinators of groups; the HTTP server. A node that cannot start leaves nothing running.
 package node
 
@@ -106,11 +107,7 @@ type Seams struct {
 // StartWith is Start for tests.
 func StartWith(ctx context.Context, cfg *config.Config, logger *slog.Logger, out io.Writer, seams Seams) (*Node, error) {
 	n := &Node{inflation: broker.NewInflation(), cfg: cfg, logger: logger, out: out, now: seams.Now, mono: seams.Monotonic, hasher: seams.Hasher, failed: make(chan error, 1)}
-	notices, stopErr := cfg.Unbuilt()
-	if stopErr != nil {
-		return nil, stopErr
-	}
-	for _, line := range notices {
+	for _, line := range cfg.Unopened() {
 		logger.Info(line)
 	}
 	for _, step := range []func(context.Context) error{
@@ -226,9 +223,13 @@ func (n *Node) startCluster(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	network, err := n.network(ctx)
+	if err != nil {
+		return err
+	}
 	c, err := cluster.Start(ctx, cluster.Config{
 		Dir: n.dir.Meta(), NodeID: n.cfg.NodeID, Host: host, HTTPAddr: http, Rack: n.cfg.Rack,
-		Version: buildinfo.Version, ClusterName: "tidewire", BootstrapExpect: n.cfg.BootstrapExpect,
+		Version: buildinfo.Version, ClusterName: "tidewire", BootstrapExpect: n.cfg.BootstrapExpect, Network: network,
 		Logger: n.logger, Fatal: n.fatal, Now: n.now, Room: n.makeRoom,
 	})
 	if err != nil {
@@ -388,8 +389,9 @@ func (n *Node) tlsConfig() (*tls.Config, error) {
 }
 
 func (n *Node) announce(ctx context.Context) error {
+	gossip, peer := n.cluster.Ports()
 	err := n.dir.Publish(datadir.Endpoints{
-		HTTP: n.url, PID: os.Getpid(), NodeID: n.cfg.NodeID, Version: buildinfo.Version, StartedAt: n.now(),
+		HTTP: n.url, Gossip: gossip, Peer: peer, PID: os.Getpid(), NodeID: n.cfg.NodeID, Version: buildinfo.Version, StartedAt: n.now(),
 	})
 	if err != nil {
 		return err

@@ -1,0 +1,120 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"tidewire/internal/model"
+)
+
+// beatEvery is how often a node tells the leader that it lives.
+const beatEvery = 500 * time.Millisecond
+
+// beat is what a node tells the leader.
+type beat struct {
+	Node        model.BrokerID `json:"node"`
+	Storage     string         `json:"storage"`
+	Incarnation uint64         `json:"incarnation"`
+	Epoch       int64          `json:"epoch"`   // of its registration
+	Applied     uint64         `json:"applied"` // raft index
+
+	at time.Time // when the leader heard it, by its own monotonic clock
+}
+
+// beatAnswer is what the leader has registered under the node's id.
+type beatAnswer struct {
+	Epoch       int64  `json:"epoch"`
+	Incarnation uint64 `json:"incarnation"`
+}
+
+// beats are what this node has heard as the leader.
+type beats struct {
+	mu sync.Mutex
+	by map[model.BrokerID]beat // guarded by mu
+}
+
+func (b *beats) note(x beat) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.by[x.Node] = x
+}
+
+func (b *beats) of(id model.BrokerID) (beat, bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	x, ok := b.by[id]
+	return x, ok
+}
+
+func (b *beats) clear() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	clear(b.by)
+}
+
+// heard takes a beat, as the leader.
+func (c *Cluster) heard(b beat) (beatAnswer, error) {
+	if !c.quorum.IsLeader() {
+		return beatAnswer{}, model.Errorf(model.QuorumUnavailable, "node %d does not lead the metadata quorum", c.cfg.NodeID)
+	}
+	registered := c.Image().Broker(b.Node)
+	if registered == nil {
+		return beatAnswer{}, nil
+	}
+	if registered.StorageID == b.Storage {
+		// time.Now and not Config.Now: only differences count, by the monotonic clock.
+		b.at = time.Now()
+		c.net.beats.note(b)
+	}
+	return beatAnswer{Epoch: registered.Epoch, Incarnation: registered.Incarnation}, nil
+}
+
+// ErrSuperseded: another process was registered under this node's id.
+var ErrSuperseded = errors.New("another process has registered under this node's id")
+
+// beatLoop tells the leader that this node lives, until the node stops.
+func (c *Cluster) beatLoop(ctx context.Context) {
+	tick := time.NewTicker(beatEvery)
+	defer tick.Stop()
+	for {
+		if err := c.beatOnce(ctx); err != nil {
+			c.cfg.Fatal(err)
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// beatOnce returns an error when this process must not go on.
+func (c *Cluster) beatOnce(ctx context.Context) error {
+	leader := c.quorum.Leader()
+	if leader == "" {
+		return nil
+	}
+	b := beat{
+		Node: c.cfg.NodeID, Storage: c.identityNow().StorageID, Incarnation: c.incarnation, Epoch: c.epoch, Applied: c.fsm.Applied(),
+	}
+	var a beatAnswer
+	var err error
+	if leader == b.Storage {
+		a, err = c.heard(b)
+	} else {
+		ctx, cancel := context.WithTimeout(ctx, 2*beatEvery)
+		defer cancel()
+		a, err = ask[beat, beatAnswer](ctx, c.net.port, leader, methodBeat, b)
+	}
+	switch {
+	case err != nil:
+		c.cfg.Logger.Debug("the leader did not take a heartbeat", "error", err)
+	case a.Epoch > c.epoch && a.Incarnation != c.incarnation:
+		return fmt.Errorf("node %d: %w", c.cfg.NodeID, ErrSuperseded)
+	}
+	return nil
+}

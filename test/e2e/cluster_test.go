@@ -1,0 +1,127 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// threeNodes starts three processes that form a cluster from gossip alone.
+func threeNodes(t *testing.T) []*node {
+	t.Helper()
+	key := filepath.Join(t.TempDir(), "key")
+	made := runEnv(t, plainEnv(t.TempDir()), strings.NewReader(""), "cluster", "keygen")
+	require.Zero(t, made.code, made.err)
+	require.NoError(t, os.WriteFile(key, []byte(made.out), 0o600))
+	gossip := []string{freeAddress(t), freeAddress(t), freeAddress(t)}
+	var nodes []*node
+	for i := range gossip {
+		nodes = append(nodes, newNode(t, "--node-id", fmt.Sprint(i+1), "--gossip-listen", gossip[i], "--cluster-key-file", key,
+			"--bootstrap-expect", "3", "--join", gossip[0], "--join", gossip[1], "--rack", fmt.Sprint("r", i+1)))
+	}
+	for _, n := range nodes {
+		n.spawn(t)
+	}
+	for _, n := range nodes {
+		n.awaitReady(t)
+	}
+	return nodes
+}
+
+type clusterView struct {
+	ClusterID  string `json:"cluster_id"`
+	Controller *int   `json:"controller"`
+	Brokers    []struct {
+		ID    int    `json:"id"`
+		State string `json:"state"`
+		Rack  string `json:"rack"`
+	} `json:"brokers"`
+	Topics  int `json:"topics"`
+	Offline int `json:"offline_partitions"`
+}
+
+func (v clusterView) states() string {
+	var out []string
+	for _, b := range v.Brokers {
+		out = append(out, fmt.Sprint(b.ID, b.State, b.Rack))
+	}
+	return strings.Join(out, " ")
+}
+
+func TestThreeNodesAreOneCluster(t *testing.T) {
+	t.Parallel()
+	nodes := threeNodes(t)
+	var at []*api
+	for _, n := range nodes {
+		at = append(at, admin(t, n))
+	}
+	look := func(i int) (v clusterView) {
+		at[i].must(t, "GET", "/v1/cluster", nil, &v)
+		return v
+	}
+	for i := range nodes {
+		require.Equal(t, look(0).ClusterID, look(i).ClusterID)
+		eventually(t, startLimit, "all see all", func() bool { return look(i).states() == "1onliner1 2onliner2 3onliner3" })
+		require.Contains(t, nodes[i].must(t, at[i].token, "", "broker", "list"), "online")
+		require.Contains(t, nodes[i].must(t, at[i].token, "", "cluster", "status"), look(0).ClusterID)
+	}
+
+	// What one node has made is there at once on another.
+	for i := range 9 {
+		maker, user := at[i%3], at[(i+1)%3]
+		name := fmt.Sprint("made-", i)
+		maker.createTopic(t, name, 1, nil)
+		status, answer, err := user.try("POST", "/v1/topics/"+name+"/records", map[string]any{"records": []any{map[string]any{"value": "x"}}})
+		require.NoError(t, err)
+		require.NotContains(t, string(answer), "unknown-topic")
+		if status >= 300 {
+			require.Contains(t, string(answer), "leader-unavailable", "only the leader takes records")
+		}
+		maker.must(t, "POST", "/v1/users", map[string]any{"username": "user-" + name, "password": "correct horse battery"}, nil)
+		fresh := login(t, user.n, "user-"+name, "correct horse battery")
+		third := &api{n: nodes[(i+2)%3], http: fresh.http, token: fresh.token}
+		require.Equal(t, "forbidden", third.refused(t, "GET", "/v1/users", nil).Code, "the token is good on a third node")
+		user.must(t, "POST", "/v1/acls", map[string]any{
+			"principal": "User:user-" + name, "resource_type": "topic", "resource_name": name, "pattern": "literal",
+			"operation": "describe", "permission": "allow", "host": "*",
+		}, nil)
+		third.must(t, "GET", "/v1/topics/"+name, nil, nil)
+	}
+	require.Equal(t, 9, look(2).Topics)
+	require.Zero(t, look(2).Offline, "partitions that others lead are not offline")
+	p := at[0].refused(t, "POST", "/v1/topics", map[string]any{"name": "wide", "replication_factor": 3})
+	require.Equal(t, "not-implemented", p.Code, "no replicas are promised that would not be kept")
+}
+
+func TestAClusterGoesOnWithoutItsController(t *testing.T) {
+	t.Parallel()
+	nodes := threeNodes(t)
+	var v clusterView
+	a := admin(t, nodes[0])
+	eventually(t, startLimit, "there is a controller, and all vote", func() bool {
+		a.must(t, "GET", "/v1/cluster", nil, &v)
+		return v.Controller != nil && strings.Count(nodes[0].proc.err.String()+nodes[1].proc.err.String()+nodes[2].proc.err.String(), "gets a vote") >= 2
+	})
+	gone := *v.Controller - 1
+	left := admin(t, nodes[(gone+1)%3])
+	nodes[gone].kill()
+	eventually(t, startLimit, "changes are made again", func() bool {
+		status, _, err := left.try("POST", "/v1/topics", map[string]any{"name": "after"})
+		return err == nil && (status == 201 || status == 409)
+	})
+	eventually(t, startLimit, "the one that is gone is fenced", func() bool {
+		left.must(t, "GET", "/v1/cluster", nil, &v)
+		return strings.Contains(v.states(), "fenced")
+	})
+	nodes[gone].start(t)
+	back := admin(t, nodes[gone])
+	back.must(t, "GET", "/v1/topics/after", nil, nil)
+	eventually(t, startLimit, "it is back", func() bool {
+		left.must(t, "GET", "/v1/cluster", nil, &v)
+		return !strings.Contains(v.states(), "fenced")
+	})
+}
