@@ -11,8 +11,16 @@ import (
 	"tidewire/internal/lifecycle"
 )
 
-// Workers is how many fdatasync calls run at a time on a node.
+// Workers is how many fdatasync calls run at a time on a node at most.
 const Workers = 8
+
+// fewWorkers is how many do where syncs are quick. More would only leave fewer who wait for
+// each sync: the processor is what such a node lacks.
+const fewWorkers = 4
+
+// slowSync is how long syncs take, on the average of the last few, when the device is what
+// is waited for, so that more of them at a time bring more.
+const slowSync = 2 * time.Millisecond
 
 // state is where a member stands with the scheduler.
 type state uint8
@@ -29,6 +37,9 @@ type Member struct {
 
 	state   state       // guarded by Scheduler.mu
 	again   bool        // guarded by Scheduler.mu: a sync was asked for meanwhile
+	asked   int         // guarded by Scheduler.mu: how many times, beyond the first
+	turn    uint64      // guarded by Scheduler.mu: when it came into the queue
+	at      int         // guarded by Scheduler.mu: its place in queue.wanted
 	syncing atomic.Bool // a sync runs
 	dirty   atomic.Bool // since its last sync began
 	listed  atomic.Bool // in the scheduler's list of those that were dirty
@@ -43,7 +54,7 @@ func NewMember(sync, tell func()) *Member { return &Member{sync: sync, tell: tel
 func (m *Member) Syncing() bool { return m.syncing.Load() }
 
 // Scheduler is the node-wide group commit: it gives members that must be synced to a
-// few workers, each member to one at a time. A member comes into the queue at once when
+// few workers, each member to one at a time, those first that most wait for. A member comes into the queue at once when
 // somebody waits for it (Enqueue), otherwise one interval after it became dirty (MarkDirty).
 // The timer runs only while a member is dirty, so an idle node does not wake.
 type Scheduler struct {
@@ -51,12 +62,13 @@ type Scheduler struct {
 	wake     chan struct{} // a member has become dirty; capacity 1
 
 	mu      sync.Mutex
-	work    sync.Cond // queue or stopped changed
-	idle    sync.Cond // some member left running
-	queue   []*Member // guarded by mu: first in, first out from head
-	head    int       // guarded by mu
-	dirty   []*Member // guarded by mu; some have been synced since
-	stopped bool      // guarded by mu
+	work    sync.Cond     // queue or stopped changed
+	more    sync.Cond     // the same, or pace: for the workers beyond fewWorkers
+	idle    sync.Cond     // some member left running
+	queue   queue         // guarded by mu
+	pace    time.Duration // guarded by mu: what a sync takes, averaged
+	dirty   []*Member     // guarded by mu; some have been synced since
+	stopped bool          // guarded by mu
 	stop    chan struct{}
 	done    sync.WaitGroup
 }
@@ -64,7 +76,7 @@ type Scheduler struct {
 // New makes a scheduler that syncs what is dirty after an interval.
 func New(interval time.Duration) *Scheduler {
 	s := &Scheduler{interval: interval, wake: make(chan struct{}, 1), stop: make(chan struct{})}
-	s.work.L, s.idle.L = &s.mu, &s.mu
+	s.work.L, s.more.L, s.idle.L = &s.mu, &s.mu, &s.mu
 	return s
 }
 
@@ -78,8 +90,8 @@ func (s *Scheduler) Start(g *lifecycle.Group) {
 		}
 	}
 	run("log-sync-timer", s.timer)
-	for range Workers {
-		run("log-sync", func(context.Context) { s.worker() })
+	for n := range Workers {
+		run("log-sync", func(context.Context) { s.worker(n >= fewWorkers) })
 	}
 }
 
@@ -87,13 +99,18 @@ func (s *Scheduler) Start(g *lifecycle.Group) {
 func (s *Scheduler) Close() {
 	s.mu.Lock()
 	if !s.stopped {
-		s.stopped = true
 		close(s.stop)
 	}
-	s.work.Broadcast()
-	s.idle.Broadcast()
+	s.stopLocked()
 	s.mu.Unlock()
 	s.done.Wait()
+}
+
+func (s *Scheduler) stopLocked() {
+	s.stopped = true
+	s.work.Broadcast()
+	s.more.Broadcast()
+	s.idle.Broadcast()
 }
 
 // timer moves dirty members into the queue an interval after the first became dirty.
@@ -101,9 +118,7 @@ func (s *Scheduler) timer(ctx context.Context) {
 	defer func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.stopped = true
-		s.work.Broadcast()
-		s.idle.Broadcast()
+		s.stopLocked()
 	}()
 	t := time.NewTimer(time.Hour)
 	t.Stop()
@@ -151,62 +166,76 @@ func (s *Scheduler) enqueueLocked(m *Member) {
 	switch m.state {
 	case idle:
 		m.state = queued
-		s.queue = append(s.queue, m)
+		s.queue.push(m)
 		s.work.Signal()
+		s.callMoreLocked()
+	case queued:
+		s.queue.ask(m)
 	case running:
+		if m.again {
+			m.asked++
+		}
 		m.again = true
 	}
 }
 
+// callMoreLocked wakes a worker beyond fewWorkers when there is something for it.
+func (s *Scheduler) callMoreLocked() {
+	if s.pace >= slowSync && !s.queue.empty() {
+		s.more.Signal()
+	}
+}
+
 // next waits for a member; nil when the scheduler stops.
-func (s *Scheduler) next() *Member {
+func (s *Scheduler) next(extra bool) *Member {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for s.head == len(s.queue) && !s.stopped {
-		s.work.Wait()
+	for !s.stopped && (s.queue.empty() || extra && s.pace < slowSync) {
+		if extra {
+			s.more.Wait()
+		} else {
+			s.work.Wait()
+		}
 	}
 	if s.stopped {
 		return nil
 	}
-	m := s.queue[s.head]
-	s.queue[s.head] = nil
-	if s.head++; s.head == len(s.queue) {
-		s.queue, s.head = s.queue[:0], 0
-	} else if s.head >= 1024 && s.head*2 >= len(s.queue) {
-		n := copy(s.queue, s.queue[s.head:])
-		clear(s.queue[n:])
-		s.queue, s.head = s.queue[:n], 0
-	}
+	m := s.queue.pop()
 	m.state = running
 	m.syncing.Store(true)
 	m.dirty.Store(false)
 	return m
 }
 
-func (s *Scheduler) worker() {
+// worker syncs who is next until the scheduler stops; an extra one while syncs are slow.
+func (s *Scheduler) worker(extra bool) {
 	for {
-		m := s.next()
+		m := s.next(extra)
 		if m == nil {
 			return
 		}
+		began := time.Now()
 		m.sync()
+		took := time.Since(began)
 		// Cleared before the callbacks: who sees Syncing still true is certain that
 		// they come after.
 		m.syncing.Store(false)
 		m.tell()
-		s.release(m)
+		s.release(m, took)
 	}
 }
 
 // release gives the member back; what was asked for meanwhile runs next.
-func (s *Scheduler) release(m *Member) {
+func (s *Scheduler) release(m *Member, took time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.pace += (took - s.pace) / 8
 	m.state = idle
 	if m.again {
 		m.again = false
 		s.enqueueLocked(m)
 	}
+	s.callMoreLocked()
 	s.idle.Broadcast()
 }
 

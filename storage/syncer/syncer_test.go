@@ -201,32 +201,78 @@ func TestAFailureThatLatchesStopsOnlyItsMember(t *testing.T) {
 
 func TestNoMoreThanTheWorkersSyncAtATime(t *testing.T) {
 	t.Parallel()
+	for name, c := range map[string]struct {
+		takes time.Duration // each sync
+		few   int           // at a time
+		most  int
+	}{
+		"where syncs are quick": {0, fewWorkers, fewWorkers},
+		"where they are slow":   {slowSync * 8, fewWorkers, Workers}, // one of them makes the average
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			bench(t, func(t *testing.T, s *Scheduler) {
+				gate := make(chan struct{})
+				disks := make([]*disk, 3*Workers)
+				for i := range disks {
+					disks[i] = newDisk(gate)
+					s.Enqueue(disks[i].Member)
+				}
+				running := func() (n int) {
+					for _, d := range disks {
+						if d.Syncing() {
+							n++
+						}
+					}
+					return n
+				}
+				synctest.Wait()
+				require.Equal(t, c.few, running())
+				<-time.After(c.takes)
+				most := 0
+				for range len(disks) {
+					gate <- struct{}{}
+					synctest.Wait()
+					most = max(most, running())
+				}
+				require.Equal(t, c.most, most)
+				for i, d := range disks {
+					_, syncs, _ := d.state()
+					require.Equal(t, 1, syncs, "member %d", i)
+				}
+			})
+		})
+	}
+}
+
+func TestTheWorkersAreFewAgainOnceSyncsAreQuick(t *testing.T) {
+	t.Parallel()
 	bench(t, func(t *testing.T, s *Scheduler) {
+		slow := newDisk(make(chan struct{}))
+		s.Enqueue(slow.Member)
+		<-time.After(8 * slowSync)
+		slow.gate <- struct{}{}
+		synctest.Wait()
+		quick := newDisk(nil)
+		for range 100 {
+			s.Enqueue(quick.Member)
+			synctest.Wait()
+		}
 		gate := make(chan struct{})
-		disks := make([]*disk, 3*Workers)
+		disks := make([]*disk, Workers)
 		for i := range disks {
 			disks[i] = newDisk(gate)
 			s.Enqueue(disks[i].Member)
 		}
-		running := func() (n int) {
-			for _, d := range disks {
-				if d.Syncing() {
-					n++
-				}
-			}
-			return n
-		}
 		synctest.Wait()
-		require.Equal(t, Workers, running())
-		for range len(disks) {
-			gate <- struct{}{}
-			synctest.Wait()
-			require.LessOrEqual(t, running(), Workers)
+		running := 0
+		for _, d := range disks {
+			if d.Syncing() {
+				running++
+			}
 		}
-		for i, d := range disks {
-			_, syncs, _ := d.state()
-			require.Equal(t, 1, syncs, "member %d", i)
-		}
+		require.Equal(t, fewWorkers, running)
+		close(gate)
 	})
 }
 
@@ -270,7 +316,7 @@ func TestCloseEndsAfterWhatRunsAndLeavesTheQueue(t *testing.T) {
 		s := New(interval)
 		s.Start(g)
 		gate := make(chan struct{})
-		disks := make([]*disk, Workers+3)
+		disks := make([]*disk, fewWorkers+3)
 		for i := range disks {
 			disks[i] = newDisk(gate)
 			disks[i].write(1)
@@ -288,7 +334,7 @@ func TestCloseEndsAfterWhatRunsAndLeavesTheQueue(t *testing.T) {
 			require.Equal(t, syncs, tells)
 			total += syncs
 		}
-		require.Equal(t, Workers, total)
+		require.Equal(t, fewWorkers, total)
 		s.Drain(disks[len(disks)-1].Member) // of a queue that nobody works off, it returns
 		s.MarkDirty(disks[0].Member)
 		s.Close()
