@@ -153,7 +153,7 @@ func (a *Answer) flush() {
 func (a *Answer) End(err error, rest func(b []byte) []byte) error {
 	switch {
 	case a.ctx.failed != nil:
-		return nil // the client is gone
+		return nil //nolint:nilerr // the client is gone
 	case err != nil && a.some && a.lines:
 		p, jerr := json.Marshal(problem.Of(err, a.c.Occurrence()))
 		if jerr != nil {
