@@ -172,7 +172,7 @@ async function readAsGroup(page: Page, base: string) {
   await page.getByText("lag 20,004").waitFor();
   await page.getByRole("navigation", { name: "Pages" }).getByRole("link", { name: "Topics" }).click();
   await page.waitForURL(`${base}/ui/topics`);
-  await page.getByRole("link", { name: "flights" }).click();
+  await page.getByRole("table", { name: "Topics" }).getByRole("link", { name: "flights" }).click();
 }
 
 async function changeRetention(page: Page) {

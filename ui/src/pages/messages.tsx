@@ -13,6 +13,7 @@ import { nodeNow } from "../app/session";
 import { type Key, useT } from "../i18n";
 import { decoders } from "../lib/decode";
 import { bytes, count } from "../lib/format";
+import { onControl } from "../lib/keys";
 import { useStore } from "../lib/store";
 import { fromInput, toInput } from "../lib/timeInput";
 import { CopyAs, quote } from "../parts/copy";
@@ -282,7 +283,7 @@ function Browse({ topic }: { topic: string }) {
     ["k", () => step(-1)],
     ["ArrowRight", () => search.open && step(1)],
     ["ArrowLeft", () => search.open && step(-1)],
-    ["Enter", () => records[at] && !search.open && open(records[at])],
+    ["Enter", () => records[at] && !search.open && !onControl() && open(records[at]), { preventDefault: false }],
   ]);
   const newer = seek === "newest";
   const previous = byOffset ? (ask.offset ?? 0) > 0 : page?.prev != null;

@@ -10,6 +10,7 @@ import type { TopicItem } from "../app/queries";
 import { listSearch, usePageSearch } from "../app/search";
 import { type Key, useT } from "../i18n";
 import { bytes, count, duration } from "../lib/format";
+import { onControl } from "../lib/keys";
 import { CopyAs, quote } from "../parts/copy";
 import { DeleteTopics } from "../parts/deleteTopics";
 import { GatedLink } from "../parts/gate";
@@ -201,7 +202,11 @@ function TopicTable({ items, total, sort, onSort, chosen, toggle, more }: TableP
     ["j", () => move(1)],
     ["k", () => move(-1)],
     ["x", () => items[at] && toggle(items[at].name)],
-    ["Enter", () => items[at] && void navigate({ to: "/topics/$topic/messages", params: { topic: items[at].name } } as never)],
+    [
+      "Enter",
+      () => items[at] && !onControl() && void navigate({ to: "/topics/$topic/messages", params: { topic: items[at].name } } as never),
+      { preventDefault: false },
+    ],
   ]);
   const narrow = typeof window !== "undefined" && window.matchMedia("(max-width: 48em)").matches;
   const visible = narrow ? columns.filter((c) => !c.wide) : columns;

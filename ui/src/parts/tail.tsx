@@ -7,6 +7,7 @@ import { session, untilLoggedIn } from "../app/session";
 import { useT } from "../i18n";
 import type { Decoder } from "../lib/decode";
 import { count } from "../lib/format";
+import { onControl } from "../lib/keys";
 import { Ring } from "../lib/ring";
 import { LiveTail, type TailState } from "../lib/tail";
 import { RecordTable } from "./recordTable";
@@ -16,6 +17,8 @@ import { Empty } from "./states";
 const kept = 2000;
 /** The page is brought up to date so often, however many records come (ms). */
 const beat = 120;
+/** Beyond so many records a second nobody reads along: the page is brought up to date half as often, and stays smooth. */
+const busy = 1000;
 
 interface View {
   records: Rec[];
@@ -63,12 +66,14 @@ export default function Tail({ topic, q, within, decoder, opened, open }: Props)
     let last = 0;
     let shown = -1;
     const recent: number[] = [];
+    let beats = 0;
     const timer = setInterval(() => {
       const now = ring.current.total;
       recent.push(now - last);
       last = now;
       if (recent.length > 2000 / beat) recent.shift();
       const rate = recent.reduce((a, b) => a + b, 0) / ((recent.length * beat) / 1000);
+      if (rate > busy && beats++ % 2 === 1) return;
       setTotal(now);
       if (paused.current) return;
       // Decided here: the updater runs later, when shown has moved on.
@@ -88,7 +93,17 @@ export default function Tail({ topic, q, within, decoder, opened, open }: Props)
     setPausedAt(paused.current ? ring.current.total : null);
     if (!paused.current) setView((old) => ({ ...old, records: ring.current.toArray().reverse(), total: ring.current.total }));
   }, []);
-  useHotkeys([["space", toggle, { preventDefault: true }]]);
+  useHotkeys([
+    [
+      "space",
+      (e) => {
+        if (onControl()) return;
+        e.preventDefault();
+        toggle();
+      },
+      { preventDefault: false },
+    ],
+  ]);
   const waiting = pausedAt === null ? 0 : total - pausedAt;
   return (
     <Stack gap="xs">
