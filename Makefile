@@ -16,7 +16,7 @@ LINT  := $(TOOLS)/golangci-lint-$(GOLANGCI_LINT_VERSION)
 # Static and without paths of this machine, as a release is.
 GOBUILD := CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-X tidewire/internal/buildinfo.Version=$(VERSION)'
 
-.PHONY: help preflight run cluster build ui ui-dev ui-check ui-browser generate generate-check fmt-check vet lint archtest unit check e2e test sim soak bench scale bench-go release image clean
+.PHONY: help preflight run cluster build ui ui-dev ui-check ui-browser ui-measure generate generate-check fmt-check vet lint archtest unit check e2e test sim soak bench scale bench-go release image clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -57,6 +57,10 @@ ui-browser: build ## drive the console in Chromium, on a node of its own
 	@scripts/install-test-packages
 	cd ui && TIDEWIRE_BIN=$(CURDIR)/bin/tidewire npm run --silent browser
 
+ui-measure: build ## measure the console in Chromium, as in docs/performance.md
+	@scripts/install-test-packages
+	cd ui && TIDEWIRE_BIN=$(CURDIR)/bin/tidewire npm run --silent measure
+
 generate: preflight ui/node_modules/.package-lock.json ## write the OpenAPI document from the annotated handlers, and the console's types from it
 	go generate ./openapi
 	cd ui && npm run --silent types
@@ -85,14 +89,22 @@ archtest: ## check imports, sizes, banned calls and words
 # The simulation is here too: it runs one seed after another on all processors.
 E2E := ./test/e2e ./test/genclient ./test/tsclient ./test/scripts ./test/tour ./test/sim
 
-unit: ## run the unit and API tests with the race detector
-	go test -race -timeout 15m $$(go list ./... | grep -vxF "$$(go list $(E2E))")
+# Under the race detector run the packages whole, but for tests that do one thing after
+# another for long and skip themselves (internal/testkit/racing), and those of the API, which
+# are many whole nodes: of them the ones where things happen at once. These packages run
+# without it too.
+RACE_API := Poll|Stream|Ends|Ended|AtOnce|OneOfMany|Fifty|Follow|Socket|Stops|Member|Flood|Cancelled|Quotas|Lines|Client|Meanwhile|Repeat|Keys
+
+unit: ## run the unit and API tests, with the race detector where things happen at once
+	go test -race -timeout 40m $$(go list ./... | grep -vxF "$$(go list $(E2E) ./test/api)")
+	go test -race -timeout 40m -parallel 4 -run '$(RACE_API)' ./test/api
+	go test -timeout 40m -parallel 4 ./test/api $$(grep -rl --include='*_test.go' testkit/racing . | xargs -n1 dirname | sort -u | grep -v test/api)
 
 check: preflight fmt-check vet archtest lint unit ui-check generate-check ## all that a change must pass before it is committed
 
 e2e: build ## run what needs a real node: the README's tour, the generated clients
 	@scripts/install-test-packages
-	TEST_TIDEWIRE_BINARY=$(CURDIR)/bin/tidewire go test -count=1 -timeout 15m $(E2E)
+	TEST_TIDEWIRE_BINARY=$(CURDIR)/bin/tidewire go test -count=1 -timeout 40m $(E2E)
 
 test: check e2e ui-browser ## everything
 
@@ -103,9 +115,10 @@ sim: preflight ## simulate the log engine with SEEDS seeds from FIRST on, power 
 	go test -count=1 -timeout 4h ./test/sim -seeds $(SEEDS) -first-seed $(FIRST) -places $(PLACES)
 	go test -count=1 -timeout 4h ./test/sim/groups -seeds $$(($(SEEDS) * 4)) -first-seed $(FIRST)
 
-soak: build ## simulate ten times as much, from a seed of today's on, and kill a real node
+soak: build ## simulate ten times as much, from a seed of today's on, kill a real node, run every API test with the race detector
 	$(MAKE) sim SEEDS=$$(($(SEEDS) * 10)) FIRST=$$(date +%Y%m%d000000)
 	TEST_TIDEWIRE_BINARY=$(CURDIR)/bin/tidewire go test -count=5 -timeout 1h -run Kill ./test/e2e
+	go test -race -count=1 -timeout 1h ./test/api
 
 RUNS ?= 5
 bench: build ## measure a node over HTTP, medians of RUNS, as in docs/performance.md

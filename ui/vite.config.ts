@@ -48,6 +48,18 @@ export default defineConfig(({ command }) => ({
           include: ["browser/**/*.test.ts"],
           testTimeout: 400_000,
           hookTimeout: 60_000,
+          // Each file has a node and a browser of its own, and mostly waits.
+          maxWorkers: 3,
+        },
+      },
+      {
+        extends: true,
+        test: {
+          name: "measure",
+          environment: "node",
+          include: ["browser/**/*.measure.ts"],
+          testTimeout: 1_200_000,
+          hookTimeout: 60_000,
           fileParallelism: false,
         },
       },

@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"tidewire/internal/model"
+	"tidewire/internal/testkit/racing"
 	"tidewire/storage/record"
 
 	"github.com/stretchr/testify/assert"
@@ -91,6 +92,7 @@ func TestEncodingsOfValues(t *testing.T) {
 
 func TestStringsAreEscapedOnlyWhereTheyMustBe(t *testing.T) {
 	t.Parallel()
+	racing.SkipSequential(t)
 	for r := rune(0); r <= utf8.MaxRune; r++ {
 		if r >= 0xd800 && r <= 0xdfff {
 			continue

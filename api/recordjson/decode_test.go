@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"tidewire/internal/model"
+	"tidewire/internal/testkit/racing"
 	"tidewire/storage/record"
 
 	"github.com/stretchr/testify/assert"
@@ -282,6 +283,7 @@ func TestNestingIsCountedOverTheWholeBody(t *testing.T) {
 
 func TestOverAMillionRecordsAreTooLarge(t *testing.T) {
 	t.Parallel()
+	racing.SkipSequential(t)
 	body := func(n int) string { return `{"records":[` + strings.Repeat("{},", n-1) + `{}]}` }
 	r, err := decode(t, body(MaxRecords))
 	require.NoError(t, err)

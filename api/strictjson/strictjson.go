@@ -11,6 +11,7 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
+	"sync"
 	"unicode/utf16"
 	"unicode/utf8"
 
@@ -33,7 +34,7 @@ func Decode(b []byte, out any) error {
 		return err
 	}
 	d := bodyDecoder{}
-	d.value("", node, reflect.ValueOf(out).Elem())
+	d.value(nil, node, reflect.ValueOf(out).Elem())
 	return d.err()
 }
 
@@ -56,17 +57,30 @@ func parseJSON(b []byte) (any, error) {
 	if !utf8.Valid(b) {
 		return nil, malformed("the body is not valid UTF-8")
 	}
+	parse := parseSlowly
+	if json.Valid(b) {
+		parse = func(b []byte) (any, error) { return (&scanner{b: b}).value(nil, 0) }
+	}
+	node, err := parse(b)
+	if err != nil {
+		return nil, err
+	}
+	if hasLoneSurrogate(b) {
+		return nil, model.Invalid("", "a text holds one half of a surrogate pair, which is no character")
+	}
+	return node, nil
+}
+
+// parseSlowly reads token by token, and tells where a document is not valid.
+func parseSlowly(b []byte) (any, error) {
 	dec := json.NewDecoder(bytes.NewReader(b))
 	dec.UseNumber()
-	node, err := parseValue(dec, "", 0)
+	node, err := parseValue(dec, nil, 0)
 	if err != nil {
 		return nil, err
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
 		return nil, malformed("something follows the JSON value")
-	}
-	if hasLoneSurrogate(b) {
-		return nil, model.Invalid("", "a text holds one half of a surrogate pair, which is no character")
 	}
 	return node, nil
 }
@@ -106,7 +120,7 @@ func escapedRune(b []byte) rune {
 	return rune(n)
 }
 
-func parseValue(dec *json.Decoder, at string, depth int) (any, error) {
+func parseValue(dec *json.Decoder, at *path, depth int) (any, error) {
 	tok, err := dec.Token()
 	if err != nil {
 		return nil, malformed("the body is not complete, valid JSON, near byte %d", dec.InputOffset())
@@ -116,12 +130,12 @@ func parseValue(dec *json.Decoder, at string, depth int) (any, error) {
 		return tok, nil
 	}
 	if depth >= MaxDepth {
-		return nil, model.Invalid(at, "the body is nested more than %d levels deep", MaxDepth)
+		return nil, tooDeep(at)
 	}
 	if delim == '[' {
 		list := []any{}
 		for dec.More() {
-			v, err := parseValue(dec, at+"/"+strconv.Itoa(len(list)), depth+1)
+			v, err := parseValue(dec, &path{up: at, index: len(list)}, depth+1)
 			if err != nil {
 				return nil, err
 			}
@@ -137,9 +151,9 @@ func parseValue(dec *json.Decoder, at string, depth int) (any, error) {
 		if err != nil || !isName {
 			return nil, malformed("the body is not complete, valid JSON, near byte %d", dec.InputOffset())
 		}
-		here := at + "/" + pointerToken(name)
+		here := &path{up: at, name: name, index: -1}
 		if seen[name] {
-			return nil, model.Invalid(here, "%q is given twice", name)
+			return nil, model.Invalid(here.String(), "%q is given twice", name)
 		}
 		seen[name] = true
 		v, err := parseValue(dec, here, depth+1)
@@ -159,7 +173,9 @@ func closing(dec *json.Decoder) error {
 }
 
 // pointerToken escapes a name for a JSON Pointer (RFC 6901 §3).
-func pointerToken(s string) string { return strings.NewReplacer("~", "~0", "/", "~1").Replace(s) }
+func pointerToken(s string) string { return pointerEscapes.Replace(s) }
+
+var pointerEscapes = strings.NewReplacer("~", "~0", "/", "~1")
 
 // bodyDecoder assigns a parsed value to a DTO and collects what is wrong with it.
 type bodyDecoder struct{ fields []model.FieldError }
@@ -175,13 +191,13 @@ func (d *bodyDecoder) err() error {
 	return &model.Error{Code: model.InvalidArgument, Detail: strings.TrimSpace(strings.TrimPrefix(first.Pointer, "/") + " " + first.Detail), Fields: d.fields}
 }
 
-func (d *bodyDecoder) bad(at, format string, args ...any) {
+func (d *bodyDecoder) bad(at *path, format string, args ...any) {
 	if len(d.fields) < maxFieldErrors {
-		d.fields = append(d.fields, model.FieldError{Pointer: at, Detail: fmt.Sprintf(format, args...)})
+		d.fields = append(d.fields, model.FieldError{Pointer: at.String(), Detail: fmt.Sprintf(format, args...)})
 	}
 }
 
-func (d *bodyDecoder) value(at string, node any, into reflect.Value) {
+func (d *bodyDecoder) value(at *path, node any, into reflect.Value) {
 	if node == nil {
 		if into.Kind() == reflect.Struct {
 			d.bad(at, "must be an object")
@@ -203,49 +219,81 @@ func (d *bodyDecoder) value(at string, node any, into reflect.Value) {
 	}
 }
 
-func (d *bodyDecoder) object(at string, node any, into reflect.Value) {
+func (d *bodyDecoder) object(at *path, node any, into reflect.Value) {
 	obj, ok := node.(object)
 	if !ok {
 		d.bad(at, "must be an object")
 		return
 	}
-	given := map[string]bool{}
+	fields := fieldsOf(into.Type())
+	var given [maxFields]bool
+	here := &path{up: at, index: -1}
 	for _, m := range obj {
-		here := at + "/" + pointerToken(m.name)
-		f, ok := fieldNamed(into, m.name)
-		if !ok {
+		here.name = m.name
+		i := fields.named(m.name)
+		if i < 0 {
 			d.bad(here, "is not a known member")
 			continue
 		}
-		given[m.name] = m.value != nil
-		d.value(here, m.value, f)
+		given[i] = m.value != nil
+		d.value(here, m.value, into.Field(i))
 	}
-	for i := range into.NumField() {
-		f := into.Type().Field(i)
-		if f.Tag.Get("binding") == "required" && !given[f.Tag.Get("json")] {
-			d.bad(at+"/"+f.Tag.Get("json"), "is required")
+	for i, f := range fields {
+		if f.required && !given[i] {
+			d.bad(&path{up: at, name: f.name, index: -1}, "is required")
 		}
 	}
 }
 
-func fieldNamed(v reflect.Value, name string) (reflect.Value, bool) {
-	for i := range v.NumField() {
-		if v.Type().Field(i).Tag.Get("json") == name {
-			return v.Field(i), true
-		}
-	}
-	return reflect.Value{}, false
+// maxFields is how many a DTO may have.
+const maxFields = 64
+
+// fields are the members that a DTO has, in order.
+type fields []field
+
+type field struct {
+	name     string
+	required bool
 }
 
-func (d *bodyDecoder) list(at string, node any, into reflect.Value) {
+func (f fields) named(name string) int {
+	for i := range f {
+		if f[i].name == name {
+			return i
+		}
+	}
+	return -1
+}
+
+// known are the fields of DTOs by type, of which there are as many as the program has.
+var known sync.Map // reflect.Type → fields
+
+func fieldsOf(t reflect.Type) fields {
+	if f, ok := known.Load(t); ok {
+		return f.(fields)
+	}
+	f := make(fields, t.NumField())
+	if len(f) > maxFields {
+		panic(fmt.Sprintf("%s has more than %d fields", t, maxFields))
+	}
+	for i := range f {
+		tag := t.Field(i).Tag
+		f[i] = field{tag.Get("json"), tag.Get("binding") == "required"}
+	}
+	known.Store(t, f)
+	return f
+}
+
+func (d *bodyDecoder) list(at *path, node any, into reflect.Value) {
 	list, ok := node.([]any)
 	if !ok {
 		d.bad(at, "must be an array")
 		return
 	}
 	out := reflect.MakeSlice(into.Type(), len(list), len(list))
+	here := &path{up: at}
 	for i, v := range list {
-		here := at + "/" + strconv.Itoa(i)
+		here.index = i
 		if v == nil {
 			d.bad(here, "must not be null")
 			continue
@@ -256,7 +304,7 @@ func (d *bodyDecoder) list(at string, node any, into reflect.Value) {
 }
 
 // scalars reads a map[string]string of settings.
-func (d *bodyDecoder) scalars(at string, node any, into reflect.Value) {
+func (d *bodyDecoder) scalars(at *path, node any, into reflect.Value) {
 	obj, ok := node.(object)
 	if !ok {
 		d.bad(at, "must be an object")
@@ -272,13 +320,13 @@ func (d *bodyDecoder) scalars(at string, node any, into reflect.Value) {
 		case bool:
 			out[m.name] = strconv.FormatBool(v)
 		default:
-			d.bad(at+"/"+pointerToken(m.name), "must be a string, a number or a boolean")
+			d.bad(&path{up: at, name: m.name, index: -1}, "must be a string, a number or a boolean")
 		}
 	}
 	into.Set(reflect.ValueOf(out))
 }
 
-func (d *bodyDecoder) scalar(at string, node any, into reflect.Value) {
+func (d *bodyDecoder) scalar(at *path, node any, into reflect.Value) {
 	if into.Kind() == reflect.Interface {
 		switch node.(type) {
 		case string, json.Number:

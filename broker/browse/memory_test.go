@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tidewire/internal/model"
+	"tidewire/internal/testkit/racing"
 	"tidewire/storage/record"
 )
 
@@ -15,6 +16,7 @@ import (
 // budget and one batch, and still gives everything in order.
 func TestMemoryIsBoundedByTheBudgetAndOneBatch(t *testing.T) {
 	t.Parallel()
+	racing.SkipSequential(t)
 	const partitions, records, size, budget = 40, 4, 256 << 10, 64 << 10
 	for _, dir := range []Direction{Forward, Backward} {
 		x := newTopic(t, partitions)
@@ -68,6 +70,7 @@ func (c counting) Read(dst []byte, from, limit model.Offset, maxBytes int) ([]by
 // small, large, of mixed sizes, or far apart.
 func TestReadingBackwardReadsLittleMoreThanItGives(t *testing.T) {
 	t.Parallel()
+	racing.SkipSequential(t)
 	for name, c := range map[string]struct {
 		size, each int
 		gap        model.Offset

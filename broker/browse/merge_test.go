@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"tidewire/internal/model"
+	"tidewire/internal/testkit/racing"
 	"tidewire/storage/record"
 )
 
@@ -18,6 +19,7 @@ var budgets = []int{1, 3000, 64 << 10, 8 << 20}
 // others append and whatever the memory and the work of one call are bounded to.
 func TestPagesGiveTheSequenceOfTheBruteForce(t *testing.T) {
 	t.Parallel()
+	racing.SkipSequential(t)
 	rapid.Check(t, func(t *rapid.T) {
 		x := newTopic(t, rapid.IntRange(1, 5).Draw(t, "partitions"))
 		defer x.close()

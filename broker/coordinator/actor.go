@@ -71,14 +71,39 @@ type round struct {
 // error says whether it was run.
 func (a *actor) do(ctx context.Context, run operation) error {
 	o := &op{run: run, done: make(chan struct{})}
+	began, err := a.begin(o)
+	switch {
+	case err != nil:
+		return err
+	case o.over():
+		return o.err
+	}
+	return a.await(ctx, o, began)
+}
+
+// begin has an operation run. The caller must see the round that it gets to its end.
+func (a *actor) begin(o *op) (*round, error) {
 	a.mu.Lock()
+	defer a.mu.Unlock()
 	if a.gone != nil {
-		a.mu.Unlock()
-		return errMoved
+		return nil, errMoved
 	}
 	a.queue = append(a.queue, o)
-	began := a.turnLocked()
-	a.mu.Unlock()
+	return a.turnLocked(), nil
+}
+
+// over tells whether it is known how an operation has ended.
+func (o *op) over() bool {
+	select {
+	case <-o.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// await returns once it is known how an operation has ended, or ctx has.
+func (a *actor) await(ctx context.Context, o *op, began *round) error {
 	if began != nil {
 		select {
 		case <-began.done:
@@ -87,10 +112,8 @@ func (a *actor) do(ctx context.Context, run operation) error {
 			a.tendLater(began)
 		}
 	}
-	select {
-	case <-o.done:
+	if o.over() {
 		return o.err
-	default:
 	}
 	select {
 	case <-o.done:
@@ -104,11 +127,45 @@ func (a *actor) do(ctx context.Context, run operation) error {
 // cannot commit must not hold it for ever.
 const patience = 30 * time.Second
 
+// soon is how long an operation is waited for without an eye on ctx and patience: most are over
+// by then, and a watch of the client costs more than they do.
+const soon = 50 * time.Millisecond
+
 // within is do with a bound on its time.
 func (a *actor) within(ctx context.Context, run operation) error {
+	o := &op{run: run, done: make(chan struct{})}
+	began, err := a.begin(o)
+	if err != nil {
+		return err
+	}
+	if o.over() {
+		return o.err
+	}
+	if began = a.hurry(o, began); began == nil && o.over() {
+		return o.err
+	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	return a.do(ctx, run)
+	return a.await(ctx, o, began)
+}
+
+// hurry waits for a moment. It returns the round if the caller has still to see to its end.
+func (a *actor) hurry(o *op, began *round) *round {
+	t := time.NewTimer(soon)
+	defer t.Stop()
+	if began != nil {
+		select {
+		case <-began.done:
+			a.finish(began)
+		case <-t.C:
+			return began
+		}
+	}
+	select {
+	case <-o.done:
+	case <-t.C:
+	}
+	return nil
 }
 
 // post runs an operation for which nobody waits.

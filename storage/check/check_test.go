@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"tidewire/internal/fsx"
+	"tidewire/internal/testkit/racing"
 	"tidewire/storage/record"
 )
 
@@ -111,6 +112,7 @@ func excused(f files, name, how string, pos int) bool {
 
 func TestADeepCheckAfterACleanStopFindsEveryChange(t *testing.T) {
 	t.Parallel()
+	racing.SkipSequential(t)
 	early, _, late := history(t)
 	rng := rand.New(rand.NewPCG(7, 8))
 	names := map[string][]string{}
@@ -189,6 +191,7 @@ func older(f files, suffix string) []byte {
 
 func TestRepairedIndexesAreAsTheyWere(t *testing.T) {
 	t.Parallel()
+	racing.SkipSequential(t)
 	_, _, late := history(t)
 	n := 0
 	for name, b := range late {

@@ -13,6 +13,7 @@ import (
 
 	"tidewire/internal/fsx"
 	"tidewire/internal/model"
+	"tidewire/internal/testkit/racing"
 	"tidewire/storage/record"
 )
 
@@ -278,6 +279,7 @@ func (m *machine) check(t *rapid.T) {
 
 func TestAnIndexKnowsWhatItsLogHasThroughPowerCuts(t *testing.T) {
 	t.Parallel()
+	racing.SkipSequential(t)
 	rapid.Check(t, func(t *rapid.T) {
 		m := &machine{disk: fsx.NewCrashMem(), now: 5000}
 		require.NoError(t, m.disk.MkdirAll(path.Dir(file)))

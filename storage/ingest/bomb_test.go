@@ -12,6 +12,7 @@ import (
 
 	"tidewire/internal/model"
 	"tidewire/internal/testkit/bombs"
+	"tidewire/internal/testkit/racing"
 	"tidewire/storage/record"
 )
 
@@ -25,6 +26,7 @@ func bomb(c record.Codec) []byte {
 
 func TestBombsAreSmallAndLarge(t *testing.T) {
 	t.Parallel()
+	racing.SkipSequential(t)
 	for _, c := range codecs {
 		raw := bomb(c)
 		require.LessOrEqual(t, len(raw), 502_000, c)
@@ -51,6 +53,7 @@ func TestALengthBeyondTheLimitIsRefusedUnread(t *testing.T) {
 
 // Fifty at once, checked and made anew, take little more than one after the other.
 func TestFiftyBombsAtOnceTakeBoundedMemory(t *testing.T) {
+	racing.SkipSequential(t)
 	var before, after runtime.MemStats
 	all := [][]byte{bomb(record.Gzip), bomb(record.Zstd), bomb(record.LZ4), bomb(record.Snappy)}
 	p := NewPool(2, record.NewBudget(64<<20))

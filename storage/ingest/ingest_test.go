@@ -15,6 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	"tidewire/internal/model"
+	"tidewire/internal/testkit/racing"
 	"tidewire/storage/record"
 )
 
@@ -297,6 +298,7 @@ func TestSizesAreBoundedBeforeAndAfterRecompression(t *testing.T) {
 }
 
 func TestCheckingDoesNotAllocatePerRecord(t *testing.T) {
+	racing.SkipSequential(t)
 	for _, codec := range codecs {
 		allocs := map[int]float64{}
 		for _, n := range []int{100, 10_000} {
@@ -328,6 +330,7 @@ func TestCheckingDoesNotAllocatePerRecord(t *testing.T) {
 
 func TestRandomRecordsAreWhatTheIteratorReads(t *testing.T) {
 	t.Parallel()
+	racing.SkipSequential(t)
 	p := NewPool(1, nil)
 	rapid.Check(t, func(rt *rapid.T) {
 		c := &client{codec: rapid.SampledFrom(codecs).Draw(rt, "codec")}

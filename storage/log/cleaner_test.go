@@ -18,6 +18,7 @@ import (
 
 	"tidewire/internal/fsx"
 	"tidewire/internal/model"
+	"tidewire/internal/testkit/racing"
 	"tidewire/storage/record"
 )
 
@@ -294,6 +295,7 @@ func dirty(t tb, h *harness) *Log {
 
 func TestAFailureAtAnyOperationLeavesAWholeLog(t *testing.T) {
 	t.Parallel()
+	racing.SkipSequential(t)
 	for i, cause := range []error{syscall.EIO, syscall.ENOSPC, syscall.EMFILE} {
 		for n := 1 + i; ; n += 1 + 4*min(i, 1) { // the first at each, the others here and there
 			in := fsx.NewInject(fsx.NewMem(), nil)
@@ -357,6 +359,7 @@ func last(in []string) []string {
 
 func TestAPowerCutAtAnyOperationLeavesTheOldSegmentsOrTheNew(t *testing.T) {
 	t.Parallel()
+	racing.SkipSequential(t)
 	for n := 1; ; n++ {
 		mem := fsx.NewCrashMem()
 		in := fsx.NewInject(mem, nil)

@@ -16,6 +16,7 @@ import (
 
 	"tidewire/internal/fsx"
 	"tidewire/internal/model"
+	"tidewire/internal/testkit/racing"
 	"tidewire/storage/record"
 )
 
@@ -505,6 +506,7 @@ func (m *keyed) verifyProducers(t *rapid.T) {
 // tombstones for their time, and what is known of producers and transactions.
 func TestACompactedLogKeepsTheLastOfEachKey(t *testing.T) {
 	t.Parallel()
+	racing.SkipSequential(t)
 	counts := map[string]int{}
 	rapid.Check(t, func(t *rapid.T) {
 		m := &keyed{counts: counts, seen: map[model.Offset]int64{}}

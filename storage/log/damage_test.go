@@ -13,6 +13,7 @@ import (
 
 	"tidewire/internal/fsx"
 	"tidewire/internal/model"
+	"tidewire/internal/testkit/racing"
 	"tidewire/storage/checkpoint"
 	"tidewire/storage/epochs"
 	"tidewire/storage/record"
@@ -452,6 +453,7 @@ func TestWriteErrorLatchesAndTellsOnce(t *testing.T) {
 // stable is there after the next start, whatever happened.
 func TestNoFailingOperationLosesStableRecords(t *testing.T) {
 	t.Parallel()
+	racing.SkipSequential(t)
 	for _, cause := range []error{syscall.EIO, syscall.ENOSPC} {
 		failures := 0
 		for n := 1; ; n++ {

@@ -9,6 +9,7 @@ import (
 
 	"tidewire/internal/fsx"
 	"tidewire/internal/model"
+	"tidewire/internal/testkit/racing"
 	"tidewire/storage/record"
 )
 
@@ -183,6 +184,7 @@ func (m *machine) restart(t *rapid.T, how string) {
 // power cuts answers as a slice does, and keeps what was stable.
 func TestLogBehavesLikeASliceThroughRestartsAndPowerCuts(t *testing.T) {
 	t.Parallel()
+	racing.SkipSequential(t)
 	counts := map[string]int{}
 	rapid.Check(t, func(t *rapid.T) {
 		mem := fsx.NewCrashMem()

@@ -11,6 +11,7 @@ import (
 
 	"tidewire/internal/fsx"
 	"tidewire/internal/model"
+	"tidewire/internal/testkit/racing"
 	"tidewire/storage/record"
 )
 
@@ -155,6 +156,7 @@ func TestTruncationBelowTheLogStartIsAFullOne(t *testing.T) {
 // what was there and nothing else, and can be truncated again.
 func TestNoPowerCutInATruncationSpoilsTheLog(t *testing.T) {
 	t.Parallel()
+	racing.SkipSequential(t)
 	type how struct {
 		full, compacted bool
 		to              model.Offset

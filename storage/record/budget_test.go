@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tidewire/internal/model"
+	"tidewire/internal/testkit/racing"
 )
 
 func TestABudgetIsGivenInOrderOfArrival(t *testing.T) {
@@ -39,6 +40,7 @@ func TestABudgetIsGivenInOrderOfArrival(t *testing.T) {
 // Around the size from which a batch is counted first, every codec gives what went in.
 func TestLargeBatchesInflateToWhatTheyWere(t *testing.T) {
 	t.Parallel()
+	racing.SkipSequential(t)
 	budget := NewBudget(32 << 20)
 	for _, c := range codecs[1:] {
 		d := NewDecompressor(8 << 20).Within(budget)
@@ -92,6 +94,7 @@ func TestZstdWithALargeWindowIsReadWhole(t *testing.T) {
 
 // What a bomb inflates to is never in memory, whoever reads it, and however many do.
 func TestManyReadersOfABombTakeLittle(t *testing.T) {
+	racing.SkipSequential(t)
 	zeros := make([]byte, 300<<20)
 	budget := NewBudget(64 << 20)
 	for _, c := range []Codec{Gzip, LZ4, Zstd} {

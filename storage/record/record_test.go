@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"tidewire/internal/model"
+	"tidewire/internal/testkit/racing"
 )
 
 var codecs = []Codec{None, Gzip, Snappy, LZ4, Zstd}
@@ -226,6 +227,7 @@ func TestDamagedBatchesAreFound(t *testing.T) {
 
 func TestInflationStopsAtItsLimit(t *testing.T) {
 	t.Parallel()
+	racing.SkipSequential(t)
 	for _, c := range codecs[1:] {
 		b := NewBuilder(0)
 		b.Add(0, nil, make([]byte, 20<<20), nil)

@@ -487,7 +487,7 @@ func TestAStreamOfEvents(t *testing.T) {
 func TestCSV(t *testing.T) {
 	t.Parallel()
 	a := sharedAPI(t)
-	path := a.topic("browse.csv", 1, nil)
+	path := a.topic("browse.csv", 1, object{"retention.ms": -1})
 	wants(t, a.post(path+"/records", `{"records":[
 		{"key":"=1+1","value":"a \"quoted\", value\r\nof two lines","timestamp":1000},
 		{"key":null,"value":{"n":[1]},"headers":[{"name":"h","value":"v"}],"timestamp":1001},

@@ -10,6 +10,8 @@ import (
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
 	"github.com/stretchr/testify/require"
+
+	"tidewire/internal/testkit/racing"
 )
 
 // codings are the encodings of bodies, by what writes them.
@@ -127,6 +129,7 @@ func TestABodyThatIsNotWhatItsEncodingSaysIsMalformed(t *testing.T) {
 // TestBombsAreRefused sends little that inflates to much, and some that may.
 func TestBombsAreRefused(t *testing.T) {
 	t.Parallel()
+	racing.SkipSequential(t)
 	a := sharedAPI(t)
 	path := a.topic("coding.bombs", 1, nil)
 	for coding := range codings {

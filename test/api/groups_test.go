@@ -221,7 +221,7 @@ func TestDeletingAGroupTakesItsOffsets(t *testing.T) {
 func TestResetsMoveOffsetsOrTellWhereTheyWould(t *testing.T) {
 	t.Parallel()
 	a := sharedAPI(t)
-	topic := a.topic("g.reset", 2, nil)
+	topic := a.topic("g.reset", 2, object{"retention.ms": -1})
 	for i := range 5 {
 		a.records(topic, object{"value": "v", "partition": 0, "timestamp": 1000 * (i + 1)}, object{"value": "v", "partition": 1, "timestamp": 1000 * (i + 1)})
 	}

@@ -271,7 +271,7 @@ func TestReadersDoNotSeeWhatAKeyAddsAndNobodySendsIt(t *testing.T) {
 func TestRawBodiesAndBatchesMayHaveAKey(t *testing.T) {
 	t.Parallel()
 	a := sharedAPI(t)
-	path := a.topic("once.forms", 3, nil)
+	path := a.topic("once.forms", 3, object{"retention.ms": -1}) // the batches are old
 	raw := headers{"Content-Type": "application/octet-stream", "Tidewire-Header-Trace": "7"}
 	want := decoded(t, a.once("raw", path+"/records?key=q", "\x00\xff", raw), 200)
 	again := a.once("raw", path+"/records?key=q", "\x00\xff", raw)

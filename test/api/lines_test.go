@@ -20,6 +20,7 @@ import (
 	"tidewire/auth"
 	"tidewire/internal/testkit/nodekit"
 	"tidewire/internal/testkit/openapitest"
+	"tidewire/internal/testkit/racing"
 )
 
 const ndjson = "application/x-ndjson"
@@ -633,6 +634,7 @@ func TestAClientThatWaitsForContinueGetsIt(t *testing.T) {
 // no record can need, whose end is looked for without holding it.
 func TestLongLinesPass(t *testing.T) {
 	t.Parallel()
+	racing.SkipSequential(t)
 	a := sharedAPI(t)
 	path := a.topic("lines.long", 1, nil)
 	escaped := `{"value":"` + strings.Repeat(`\u0001`, 1_000_000) + `"}` + "\n" // 6 MB for a record of 1 MB

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"tidewire/internal/testkit/racing"
 )
 
 // member is a member of a group as a test uses it.
@@ -355,6 +357,7 @@ func TestAMembersLongPollAnswersWhatIsThereWhenTheNodeStops(t *testing.T) {
 
 func TestAMemberWith2000Partitions(t *testing.T) {
 	t.Parallel()
+	racing.SkipSequential(t)
 	a := ownAPI(t)
 	one, two := a.topic("many.a", 1000, nil), a.topic("many.b", 1000, nil)
 	m := a.join("many", object{"topic_pattern": "many\\..*", "auto_offset_reset": "earliest"})

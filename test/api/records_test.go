@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tidewire/internal/testkit/racing"
 	"tidewire/storage/record"
 )
 
@@ -274,7 +275,7 @@ func TestTheMediaTypeOfAFetchIsTheOneLikedBest(t *testing.T) {
 func TestOneRecord(t *testing.T) {
 	t.Parallel()
 	a := sharedAPI(t)
-	path := a.topic("one.topic", 1, nil)
+	path := a.topic("one.topic", 1, object{"retention.ms": -1})
 	wants(t, a.post(path+"/records", `{"records":[
 		{"key":"k","value":{"a":1},"headers":{"h":"1"},"timestamp":1700000000000},
 		{"key":"k","value":null},{"value":""},{"value":"/wA=","value_encoding":"base64"}]}`), 200, "")
@@ -318,6 +319,7 @@ func TestOneRecord(t *testing.T) {
 
 func TestALargeRecordComesWholeInEveryForm(t *testing.T) {
 	t.Parallel()
+	racing.SkipSequential(t)
 	a := sharedAPI(t)
 	path := a.topic("one.large", 1, object{"max.message.bytes": 20 << 20})
 	large := strings.Repeat("\x01x", 5<<20) // JSON escapes half of it
@@ -335,6 +337,7 @@ func TestALargeRecordComesWholeInEveryForm(t *testing.T) {
 // The least memory that a node takes for reads is less than what this record needs.
 func TestAReadThatNeedsMoreMemoryThanThereIsRunsAlone(t *testing.T) {
 	t.Parallel()
+	racing.SkipSequential(t)
 	a := ownAPI(t, "--fetch-memory", "16MiB")
 	path := a.topic("one.larger", 1, object{"max.message.bytes": 20 << 20, "compression.type": "gzip"})
 	large := strings.Repeat("x", 15<<20)

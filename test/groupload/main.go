@@ -199,6 +199,9 @@ func idle(ctx context.Context, n *node, o options) error {
 	if err := topic(n, "load", o.members); err != nil {
 		return err
 	}
+	if err := n.restart(ctx); err != nil {
+		return err
+	}
 	empty, err := n.memory()
 	if err != nil {
 		return err

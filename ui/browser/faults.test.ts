@@ -1,6 +1,8 @@
+import { readdirSync, readFileSync, truncateSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
 import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { ask, complaints, launch, logIn, newContext, TestNode, until } from "./node";
+import { ask, complaints, launch, logIn, Middleman, newContext, TestNode, until } from "./node";
 
 const node = new TestNode(["--dev"]);
 let browser: Browser;
@@ -21,13 +23,31 @@ afterAll(async () => {
   await node.remove();
 });
 
-async function open(path: string, username?: string, password?: string): Promise<Page> {
+async function open(path: string, username?: string, password?: string, at: { url: string } = node): Promise<Page> {
   const context = await newContext(browser);
   const page = await context.newPage();
-  await logIn(page, node, username, password);
-  await page.goto(`${node.url}/ui/${path}`);
+  await logIn(page, at, username, password);
+  await page.goto(`${at.url}/ui/${path}`);
   return page;
 }
+
+/** A user who may do some things to a topic; tells how to take one of the rights away, and to give it back. */
+async function makeUser(username: string, topic: string, ...operations: string[]) {
+  await ask(node, "POST", "/v1/users", token, { username, password: "password1" });
+  const rule = (operation: string) => ({
+    principal: `User:${username}`,
+    resource_type: "topic",
+    resource_name: topic,
+    operation,
+    permission: "allow",
+  });
+  const give = (operation: string) => ask(node, "POST", "/v1/acls", token, rule(operation));
+  for (const operation of operations) await give(operation);
+  return { give, take: (operation: string) => ask(node, "DELETE", `/v1/acls?${new URLSearchParams(rule(operation))}`, token) };
+}
+
+const send = (topic: string, value: string, more: object = {}) =>
+  ask(node, "POST", `/v1/topics/${topic}/records`, token, { records: [{ value, ...more }] });
 
 test("a session that ends keeps what was typed, and the request goes through after the login", async () => {
   const page = await open("topics/new");
@@ -97,7 +117,12 @@ test("a live tail goes on after the node was restarted, and ends with its reason
   expect(await page.getByText("before the restart").count()).toBe(1);
   await ask(node, "DELETE", `/v1/acls?${new URLSearchParams(rule)}`, token);
   await page.getByText("The stream ended:").waitFor();
-  await until(async () => (await page.getByRole("alert").textContent())?.includes("tailed") ?? false);
+  await until(async () => (await page.getByRole("alert").first().textContent())?.includes("tailed") ?? false);
+  // The right comes back, and with it what was written meanwhile.
+  await ask(node, "POST", "/v1/acls", token, rule);
+  await send("while it was barred");
+  await page.getByText("while it was barred").waitFor({ timeout: 30_000 });
+  expect(await page.getByText("The stream ended:").count()).toBe(0);
   await page.context().close();
 });
 
@@ -109,5 +134,207 @@ test("a page that cannot be reached keeps its rows, says so, and goes on by itse
   expect(await page.getByRole("link", { name: "shared" }).count()).toBe(1);
   await node.start();
   await page.getByText("The node does not answer. What you see may be old").waitFor({ state: "hidden", timeout: 60_000 });
+  await page.context().close();
+});
+
+test("a session that an administrator ends keeps the page, the draft and the tail, and both go on after the login", async () => {
+  await ask(node, "POST", "/v1/topics", token, { name: "revoked" });
+  await makeUser("ada", "revoked", "read", "write");
+  const page = await open("topics/revoked/messages?seek=live", "ada", "password1");
+  await page.getByText("live", { exact: true }).waitFor();
+  const form = await page.context().newPage();
+  await form.goto(`${node.url}/ui/topics/revoked/produce`);
+  await form.getByLabel("Value", { exact: true }).fill("a long draft");
+  await ask(node, "POST", "/v1/users/ada/set-password", token, { password: "password2" });
+  for (const tab of [page, form]) await tab.getByRole("dialog", { name: "Your session has ended" }).waitFor({ timeout: 30_000 });
+  expect(await form.getByLabel("Value", { exact: true }).inputValue()).toBe("a long draft");
+  const dialog = form.getByRole("dialog");
+  await dialog.getByLabel("Password", { exact: true }).fill("password2");
+  await dialog.getByRole("button", { name: "Log in", exact: true }).click();
+  // One login is enough for both tabs.
+  for (const tab of [page, form]) await tab.getByRole("dialog").waitFor({ state: "hidden", timeout: 30_000 });
+  await page.getByText("live", { exact: true }).waitFor();
+  await form.getByRole("button", { name: "Send", exact: true }).click();
+  await form.getByText("1 record stored").waitFor();
+  await page.getByText("a long draft").waitFor();
+  await page.context().close();
+});
+
+test("a right that is taken away while the form is open says so, keeps the draft, and is used again when it is back", async () => {
+  await ask(node, "POST", "/v1/topics", token, { name: "rights" });
+  const rights = await makeUser("ben", "rights", "read", "write");
+  const page = await open("topics/rights/produce", "ben", "password1");
+  await page.getByLabel("Value", { exact: true }).fill("a draft of Ben's");
+  await rights.take("write");
+  const button = page.getByRole("button", { name: "Send", exact: true });
+  await until(async () => (await button.getAttribute("data-reason")) !== null);
+  expect(await button.getAttribute("data-reason")).toContain("write on topic:rights");
+  expect(await page.getByLabel("Value", { exact: true }).inputValue()).toBe("a draft of Ben's");
+  await rights.give("write");
+  await until(async () => (await button.getAttribute("data-reason")) === null);
+  // Taken away just before the click: the node's answer says it.
+  await page.route("**/records**", async (route) => {
+    if (route.request().method() === "POST") await rights.take("write");
+    await route.continue();
+  });
+  await button.click();
+  await page.getByRole("alert").getByText("You may not do this").waitFor();
+  expect(await page.getByLabel("Value", { exact: true }).inputValue()).toBe("a draft of Ben's");
+  await page.unroute("**/records**");
+  await rights.give("write");
+  await until(async () => (await button.getAttribute("data-reason")) === null);
+  await button.click();
+  await page.getByText("1 record stored").waitFor();
+  await page.context().close();
+});
+
+test("a proxy that cuts WebSockets costs no record of a tail", async () => {
+  await ask(node, "POST", "/v1/topics", token, { name: "cut", partitions: 2 });
+  const proxy = new Middleman(node, "cut");
+  await proxy.start();
+  const page = await open("topics/cut/messages?seek=live", undefined, undefined, proxy);
+  await page.getByText("live", { exact: true }).waitFor();
+  for (let i = 0; i < 4; i++) {
+    await send("cut", `before-${i}`, { partition: i % 2 });
+    await page.getByText(`before-${i}`).waitFor();
+    proxy.cut();
+    await send("cut", `between-${i}`, { partition: i % 2 });
+    await page.getByText(`between-${i}`).waitFor();
+  }
+  for (let i = 0; i < 4; i++) for (const word of ["before", "between"]) expect(await page.getByText(`${word}-${i}`).count()).toBe(1);
+  expect(proxy.sockets).toBeGreaterThanOrEqual(5);
+  proxy.stop();
+  await page.context().close();
+});
+
+test("through a proxy that knows no WebSockets the tail comes by HTTP", async () => {
+  await ask(node, "POST", "/v1/topics", token, { name: "plain" });
+  const proxy = new Middleman(node, "refuse");
+  await proxy.start();
+  const page = await open("topics/plain/messages?seek=live", undefined, undefined, proxy);
+  await page.getByText("live", { exact: true }).waitFor();
+  expect(proxy.sockets).toBeGreaterThanOrEqual(2);
+  await send("plain", "by events");
+  await page.getByText("by events").waitFor();
+  proxy.stop();
+  await page.context().close();
+});
+
+test("a browser whose clock is a day ahead is told so, and shows times and asks for them by the node's clock", async () => {
+  await ask(node, "POST", "/v1/topics", token, { name: "late" });
+  await send("late", "just now");
+  const context = await newContext(browser);
+  await context.addInitScript(() => {
+    const Real = Date;
+    const ahead = 86_400_000;
+    window.Date = class extends Real {
+      constructor(...args: []) {
+        if (args.length === 0) super(Real.now() + ahead);
+        else super(...args);
+      }
+      static now() {
+        return Real.now() + ahead;
+      }
+    } as DateConstructor;
+    localStorage.setItem("tidewire.time", "relative");
+  });
+  const page = await context.newPage();
+  await logIn(page, node);
+  await page.goto(`${node.url}/ui/topics/late/messages`);
+  await page.getByText("The clock of this browser is off by 1 d").waitFor();
+  const row = page.getByRole("table", { name: "Messages" }).getByRole("row").nth(1);
+  await until(async () => /(\d+ (min|s)|now)/.test((await row.getByRole("time").textContent()) ?? ""));
+  expect(await row.getByRole("time").textContent()).not.toContain("d");
+  await page.getByText("Time", { exact: true }).first().click();
+  await page.waitForURL(/time=\d+/);
+  const asked = Number(new URL(page.url()).searchParams.get("time"));
+  expect(Math.abs(Date.now() - 3_600_000 - asked)).toBeLessThan(120_000);
+  await page.getByText("just now").waitFor();
+  await context.close();
+});
+
+test("a damaged partition says what is wrong with it, the others go on, and it is healthy when its file is back", async () => {
+  await ask(node, "POST", "/v1/topics", token, { name: "hurt", partitions: 2 });
+  for (const partition of [0, 1]) for (let i = 0; i < 20; i++) await send("hurt", `of ${partition}: ${i}`, { partition });
+  const page = await open("topics/hurt/partitions");
+  await page.getByText("healthy", { exact: true }).first().waitFor();
+  await node.stop();
+  const data = join(node.dir, "data");
+  const file = readdirSync(data, { recursive: true, encoding: "utf8" }).find((f) => /hurt-0\/.*\.log$/.test(f));
+  if (!file) throw new Error("no log of hurt-0");
+  const whole = readFileSync(join(data, file));
+  truncateSync(join(data, file), Math.floor(whole.length / 2));
+  await node.start();
+  token = await newToken();
+  // The page that was open follows by itself.
+  await page.getByText("offline", { exact: true }).first().waitFor({ timeout: 30_000 });
+  const row = page.getByRole("row").nth(1);
+  await until(async () => ((await row.textContent()) ?? "").length > 20);
+  await page.goto(`${node.url}/ui/topics/hurt/messages?seek=offset&partition=1&offset=0`);
+  await page.getByText("of 1: 19").waitFor();
+  await page.goto(`${node.url}/ui/topics/hurt/messages?seek=offset&partition=0&offset=0`);
+  await page.getByRole("alert").first().waitFor();
+  await node.stop();
+  writeFileSync(join(data, file), whole);
+  await node.start();
+  token = await newToken();
+  await page.getByText("healthy", { exact: true }).first().waitFor({ timeout: 30_000 });
+  await page
+    .getByRole("button", { name: /Try again|Refresh/ })
+    .first()
+    .click();
+  await page.getByText("of 0: 19").waitFor();
+  await page.context().close();
+});
+
+test("a partition without leader leaves the rest of its topic in sight, and the draft in the form", async () => {
+  await ask(node, "POST", "/v1/topics", token, { name: "headless", partitions: 2 });
+  const page = await open("topics/headless/partitions");
+  await page.getByText("healthy", { exact: true }).first().waitFor();
+  // As a cluster answers while the only replica of partition 1 is away.
+  const problem = {
+    type: "about:blank",
+    title: "Leader unavailable",
+    status: 503,
+    code: "leader-unavailable",
+    detail: "partition 1 of headless has no leader",
+  };
+  await page.route(/\/v1\/topics\/headless(\?|$)/, async (route) => {
+    const answer = await route.fetch();
+    const body = (await answer.json()) as { health: string; partitions: object[] };
+    body.health = "offline";
+    body.partitions[1] = {
+      ...body.partitions[1],
+      leader: null,
+      isr: [],
+      log_start_offset: null,
+      high_watermark: null,
+      last_stable_offset: null,
+      log_end_offset: null,
+      size_bytes: null,
+      segments: null,
+      replica_states: null,
+      error: problem,
+    };
+    await route.fulfill({ response: answer, json: body });
+  });
+  await page.route(/\/v1\/topics\/headless\/records/, (route) =>
+    route.request().method() === "POST"
+      ? route.fulfill({ status: 503, contentType: "application/problem+json", body: JSON.stringify(problem) })
+      : route.continue(),
+  );
+  await page.getByText("offline", { exact: true }).first().waitFor();
+  await page.getByText("no leader", { exact: true }).waitFor();
+  await page.getByText(problem.detail).waitFor();
+  await page.getByRole("link", { name: "0", exact: true }).waitFor();
+  await page.getByRole("navigation", { name: "headless" }).getByRole("link", { name: "Produce" }).click();
+  await page.getByLabel("Value", { exact: true }).fill("kept");
+  await page.getByRole("button", { name: "Send", exact: true }).click();
+  await page.getByRole("alert").getByText(problem.detail).waitFor({ timeout: 30_000 });
+  expect(await page.getByLabel("Value", { exact: true }).inputValue()).toBe("kept");
+  await page.unrouteAll();
+  await page.getByText("healthy", { exact: true }).first().waitFor();
+  await page.getByRole("button", { name: "Send", exact: true }).click();
+  await page.getByText("1 record stored").waitFor();
   await page.context().close();
 });

@@ -1,5 +1,6 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { connect, createServer, type Server, type Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { type Browser, type BrowserContext, chromium, type Page } from "playwright-core";
@@ -105,6 +106,7 @@ export async function newContext(browser: Browser, options: Parameters<Browser["
     viewport: { width: 1280, height: 800 },
     ...options,
   });
+  context.setDefaultTimeout(15_000);
   await context.addInitScript(() => {
     document.addEventListener("securitypolicyviolation", (e) => {
       // eslint-disable-next-line no-console
@@ -125,10 +127,63 @@ export async function ask(node: TestNode, method: string, path: string, token?: 
   return answer;
 }
 
-export async function logIn(page: Page, node: TestNode, username = "admin", password = "tidewire"): Promise<void> {
+export async function logIn(page: Page, node: { url: string }, username = "admin", password = "tidewire"): Promise<void> {
   await page.goto(`${node.url}/ui/login`);
   await page.getByLabel("User name").fill(username);
   await page.getByLabel("Password", { exact: true }).fill(password);
   await page.getByRole("button", { name: "Log in" }).click();
   await page.waitForURL("**/ui/overview");
+}
+
+/** What stands between a browser and the node, and does not let WebSockets live. */
+export class Middleman {
+  /** How many WebSockets were asked for. */
+  sockets = 0;
+  url = "";
+  private readonly open = new Set<Socket>();
+  private server: Server | null = null;
+
+  /** refuse: no WebSocket gets through. cut: each that is there can be cut. */
+  constructor(
+    private readonly node: TestNode,
+    private readonly how: "refuse" | "cut",
+  ) {}
+
+  async start(): Promise<void> {
+    const to = new URL(this.node.url);
+    this.server = createServer((client) => {
+      const upstream = connect(Number(to.port), to.hostname);
+      for (const [a, b] of [
+        [client, upstream],
+        [upstream, client],
+      ] as const) {
+        a.on("error", () => b.destroy());
+        a.on("close", () => b.destroy());
+      }
+      upstream.pipe(client);
+      client.on("data", (chunk) => {
+        if (/^upgrade: websocket/im.test(chunk.toString("latin1"))) {
+          this.sockets++;
+          if (this.how === "refuse") {
+            client.end("HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+            return;
+          }
+          this.open.add(client);
+        }
+        upstream.write(chunk);
+      });
+    });
+    await new Promise<void>((done) => this.server?.listen(0, "127.0.0.1", done));
+    this.url = `http://127.0.0.1:${(this.server.address() as { port: number }).port}`;
+  }
+
+  cut(): void {
+    for (const socket of this.open) socket.destroy();
+    this.open.clear();
+  }
+
+  stop(): void {
+    this.cut();
+    this.server?.close();
+  }
 }

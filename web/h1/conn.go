@@ -97,6 +97,7 @@ func (c *conn) serve() {
 			return
 		}
 		c.r += len(head)
+		c.emptied()
 		if c.seat != nil {
 			c.seat.Work()
 		}
@@ -136,6 +137,14 @@ func (c *conn) release() {
 	if c.buf != nil {
 		buffers.Put(c.buf)
 		c.buf, c.r, c.w = nil, 0, 0
+	}
+}
+
+// emptied gives the buffer back where nothing is left in it: the answer may take it, and a
+// request that waits holds none.
+func (c *conn) emptied() {
+	if c.r == c.w {
+		c.release()
 	}
 }
 
@@ -244,6 +253,7 @@ func (c *conn) takeBody(p []byte) int {
 	}
 	n := copy(p, c.buf[c.r:c.w])
 	c.r += n
+	c.emptied()
 	return n
 }
 
@@ -252,14 +262,18 @@ func (c *conn) readBody(p []byte) (int, error) {
 	if len(p) >= smallRead {
 		return c.net.Read(p)
 	}
+	if c.buf == nil {
+		c.buf = buffers.Get().(*buffer)
+	}
 	n, err := c.net.Read(c.buf[:])
 	c.r, c.w = 0, n
-	if n == 0 {
-		return 0, err
-	}
-	n = copy(p, c.buf[:c.w])
+	n = copy(p, c.buf[:n])
 	c.r = n
-	return n, nil
+	c.emptied()
+	if n > 0 {
+		err = nil
+	}
+	return n, err
 }
 
 // handOver gives the connection and what was read of it to net/http.

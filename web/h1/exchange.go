@@ -46,6 +46,8 @@ type exchange struct {
 	stop     context.CancelFunc // guarded by mu: ends ctx
 	timer    *time.Timer        // guarded by mu: starts the watch
 	watching chan struct{}      // guarded by mu: closed when the watch has ended; nil without one
+	shared   bool               // guarded by mu, changed under watches.mu: the watch is one of the server's watches
+	fd       int                // guarded by mu: of the connection, where shared
 }
 
 // parse makes the exchange of a head; not ok: the request is not plain.
@@ -363,15 +365,23 @@ func (x *exchange) ask() {
 // the context. A deadline for reading that the handler had set ends with it (as in
 // net/http, whose own watch takes it away too); one that it sets now ends the context.
 func (x *exchange) watch() {
+	done := make(chan struct{})
+	if x.c.s.watches.add(x, done) {
+		return
+	}
 	x.mu.Lock()
 	if x.over {
 		x.mu.Unlock()
 		return
 	}
-	done := make(chan struct{})
 	x.watching = done
 	_ = x.c.net.SetReadDeadline(time.Time{}) // on a closed connection the read fails too
 	x.mu.Unlock()
+	x.follow(done)
+}
+
+// follow is watch in the goroutine of its caller, which is held meanwhile.
+func (x *exchange) follow(done chan struct{}) {
 	defer close(done)
 	gone := false
 	err := x.c.raw.Read(func(fd uintptr) bool {
@@ -395,7 +405,7 @@ func (x *exchange) stopWatch() {
 	x.mu.Lock()
 	timer, watching := x.timer, x.watching
 	x.mu.Unlock()
-	if timer == nil || watching == nil && timer.Stop() {
+	if timer == nil || watching == nil && timer.Stop() || x.c.s.watches.end(x) {
 		return
 	}
 	x.mu.Lock()

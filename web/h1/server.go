@@ -39,6 +39,7 @@ type Server struct {
 	passed  *passed
 	closing atomic.Bool
 	handed  atomic.Int64 // connections that net/http has, or whoever took them from it
+	watches watches
 
 	firstTimeout, idleTimeout time.Duration // for the first request and the later ones; 0: none
 	maxHead                   int           // bytes; heads beyond are for http to judge; 0: any
@@ -223,6 +224,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 func (s *Server) Close() error {
 	err := s.stopAccepting()
 	s.each(func(c *conn) { _ = c.net.Close() })
+	s.watches.close()
 	return errors.Join(err, s.http.Close())
 }
 

@@ -52,8 +52,18 @@ func (x *exchange) EnableFullDuplex() error {
 	return nil
 }
 
-// SetReadDeadline bounds reading of the body.
+// SetReadDeadline bounds reading of the body, and what watches the client.
 func (x *exchange) SetReadDeadline(t time.Time) error {
+	if err := x.limitReading(t); err != nil {
+		return err
+	}
+	if done, was := x.c.s.watches.take(x); was { // it has no eye on deadlines
+		time.AfterFunc(0, func() { x.follow(done) })
+	}
+	return nil
+}
+
+func (x *exchange) limitReading(t time.Time) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.over {

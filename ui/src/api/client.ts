@@ -42,6 +42,8 @@ async function attempt(make: () => Request): Promise<Response> {
     ).code === "csrf";
   if (answer.status !== 401 && !stale) return answer;
   const { state, me } = session.get();
+  // Another tab has logged in anew: the cookie is good, only the token is of the session before.
+  if (stale && (await sameAgain())) return fetch(withToken(make()));
   if (state === "in") session.set({ state: "expired", me });
   else if (state !== "expired") return answer;
   await untilLoggedIn();
@@ -80,6 +82,15 @@ export async function call(path: string, init: RequestInit = {}): Promise<Respon
   const answer = await attempt(() => new Request(new URL(prefix + path, window.location.origin), init));
   if (!answer.ok) throw problemOf(answer.status, await answer.json().catch(() => null));
   return answer;
+}
+
+/** Whether the same user is logged in by now, by another tab; this one then goes on with that session. */
+export async function sameAgain(): Promise<boolean> {
+  const { me } = session.get();
+  const now = await whoAmI().catch(() => null);
+  if (!now || now.username !== me?.username) return false;
+  session.set({ state: "in", me: now });
+  return true;
 }
 
 export async function whoAmI(): Promise<Me | null> {

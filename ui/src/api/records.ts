@@ -161,6 +161,16 @@ export function asInput(r: Rec): Record<string, unknown> {
 export const tailURL = (): string =>
   `${window.location.protocol === "https:" ? "wss" : "ws"}://${window.location.host}${prefix}/v1/ws/consume`;
 
+/** The same as a stream of events over HTTP. */
+export function streamURL(topic: string, q?: string, within?: string): string {
+  const params = new URLSearchParams({ ...text, from: "latest", follow: "true", preview_bytes: String(previewBytes) });
+  if (q) {
+    params.set("q", q);
+    if (within) params.set("q_in", within);
+  }
+  return `${prefix}/v1/topics/${encodeURIComponent(topic)}/records?${params}`;
+}
+
 /** The records of a stream of lines, as they come. */
 export async function* lines(body: ReadableStream<Uint8Array>): AsyncGenerator<string> {
   const reader = body.pipeThrough(new TextDecoderStream() as unknown as ReadableWritablePair<string, Uint8Array>).getReader();

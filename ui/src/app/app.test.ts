@@ -157,6 +157,18 @@ describe("a session that ends", () => {
     session.set({ state: "out", me: null });
     await refused;
   });
+  test("another tab's login is enough: only the token is fetched anew", async () => {
+    const sent: (string | null)[] = [];
+    vi.stubGlobal("fetch", async (r: Request) => {
+      if (r.url.endsWith("/v1/auth/me")) return Response.json({ username: "a", admin: true, csrf_token: "new", expires_at: "" });
+      sent.push(r.headers.get("X-CSRF-Token"));
+      return sent.length === 1 ? Response.json({ code: "csrf" }, { status: 403 }) : Response.json({}, { status: 201 });
+    });
+    session.set({ state: "in", me: { username: "a", admin: true, csrf: "old" } });
+    expect((await send(new Request("http://node/v1/topics", { method: "POST", body: "{}" }))).status).toBe(201);
+    expect(sent).toEqual(["old", "new"]);
+    expect(session.get().state).toBe("in");
+  });
   test("a wrong password is an answer, and no end of a session", async () => {
     vi.stubGlobal("fetch", async () => new Response("{}", { status: 401 }));
     session.set({ state: "in", me: { username: "a", admin: true, csrf: "old" } });

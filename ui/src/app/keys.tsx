@@ -5,6 +5,7 @@ const rows: [string, Key][] = [
   ["Ctrl K", "keys.palette"],
   ["g t", "keys.topics"],
   ["g o", "keys.overview"],
+  ["g c", "keys.groups"],
   ["g a", "keys.access"],
   ["/", "keys.search"],
   ["j k", "keys.move"],

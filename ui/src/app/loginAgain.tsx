@@ -1,4 +1,6 @@
 import { Anchor, Modal, Stack, Text } from "@mantine/core";
+import { useEffect } from "react";
+import { sameAgain } from "../api/client";
 import { useT } from "../i18n";
 import { useStore } from "../lib/store";
 import { LoginForm } from "../parts/loginForm";
@@ -9,6 +11,25 @@ import { session } from "./session";
 export default function LoginAgain() {
   const t = useT();
   const { me } = useStore(session);
+  // Somebody may log in again in another tab, which is enough for this one.
+  useEffect(() => {
+    const look = () => {
+      if (document.hidden) return;
+      void sameAgain().then((same) => {
+        if (same) void queryClient.invalidateQueries();
+      });
+    };
+    window.addEventListener("storage", look);
+    window.addEventListener("focus", look);
+    document.addEventListener("visibilitychange", look);
+    const timer = setInterval(look, 5000);
+    return () => {
+      window.removeEventListener("storage", look);
+      window.removeEventListener("focus", look);
+      document.removeEventListener("visibilitychange", look);
+      clearInterval(timer);
+    };
+  }, []);
   return (
     <Modal
       opened

@@ -3,7 +3,7 @@ import "@mantine/spotlight/styles.css";
 import { useDebouncedValue } from "@mantine/hooks";
 import { useQuery } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
-import { FilePlus2, Table2 } from "lucide-react";
+import { FilePlus2, Table2, UsersRound } from "lucide-react";
 import { useEffect, useState } from "react";
 import { api, take } from "../api/client";
 import { useT } from "../i18n";
@@ -23,6 +23,13 @@ export default function Palette({ close, features }: { close: () => void; featur
     queryKey: ["palette", record?.[1] ?? asked],
     queryFn: () =>
       take(api.GET("/v1/topics", { params: { query: { q: record?.[1] ?? (asked.trim() || undefined), limit: 12, fields: "name" } } })),
+  });
+
+  const consumers = useQuery({
+    queryKey: ["palette-groups", asked],
+    enabled: !record,
+    queryFn: () => take(api.GET("/v1/groups", { params: { query: { q: asked.trim() || undefined, limit: 6, fields: "group" } } })),
+    retry: false,
   });
 
   const go = (to: string, params?: object, search?: object) => () => void navigate({ to, params, search } as never);
@@ -53,6 +60,12 @@ export default function Palette({ close, features }: { close: () => void; featur
       group: t("nav.topics"),
       actions: names.map(({ name }) =>
         action(`topic ${name}`, name, go("/topics/$topic/messages", { topic: name }), <Table2 size={18} aria-hidden />),
+      ),
+    });
+    groups.push({
+      group: t("nav.groups"),
+      actions: ((consumers.data?.items ?? []) as { group: string }[]).map(({ group }) =>
+        action(`group ${group}`, group, go("/groups/$group", { group }), <UsersRound size={18} aria-hidden />),
       ),
     });
     groups.push({

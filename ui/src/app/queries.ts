@@ -51,6 +51,15 @@ export const configQuery = (topic: string) =>
     placeholderData: undefined,
   });
 
+/** A group is watched closely: its members and its lag move. */
+export const groupQuery = (group: string) =>
+  queryOptions({
+    queryKey: ["group", group],
+    queryFn: () => take(api.GET("/v1/groups/{group}", { params: { path: { group } } })),
+    refetchInterval: 2000,
+    placeholderData: undefined,
+  });
+
 /** All items of a list that is known to be short, page by page. */
 export async function allItems<T>(
   page: (token: string | undefined) => Promise<{ items: T[]; next_page_token: string | null }>,
@@ -68,3 +77,5 @@ export async function allItems<T>(
 
 export type Topic = Schemas["Topic"];
 export type TopicItem = Schemas["TopicItem"];
+export type ConsumerGroup = Schemas["Group"];
+export type GroupItem = Schemas["GroupItem"];

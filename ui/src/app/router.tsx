@@ -89,6 +89,12 @@ const partitions = createRoute({
   path: "/partitions",
   component: lazyRouteComponent(() => import("../pages/partitions"), "PartitionsPage"),
 });
+const topicGroups = createRoute({
+  getParentRoute: () => topic,
+  path: "/groups",
+  validateSearch: search.groupsSearch,
+  component: lazyRouteComponent(() => import("../pages/topicGroups"), "TopicGroupsPage"),
+});
 const topicAccess = createRoute({
   getParentRoute: () => topic,
   path: "/access",
@@ -99,6 +105,33 @@ const topicMetrics = createRoute({
   path: "/metrics",
   validateSearch: search.metricsSearch,
   component: lazyRouteComponent(() => import("../pages/metrics"), "TopicMetricsPage"),
+});
+const groups = createRoute({
+  getParentRoute: () => app,
+  path: "/groups",
+  validateSearch: search.groupsSearch,
+  component: lazyRouteComponent(() => import("../pages/groups"), "GroupsPage"),
+});
+const group = createRoute({
+  getParentRoute: () => app,
+  path: "/groups/$group",
+  component: lazyRouteComponent(() => import("../pages/group"), "GroupPage"),
+});
+const nodes = createRoute({
+  getParentRoute: () => app,
+  path: "/nodes",
+  component: lazyRouteComponent(() => import("../pages/nodes"), "NodesPage"),
+});
+const node = createRoute({
+  getParentRoute: () => app,
+  path: "/nodes/$node",
+  component: lazyRouteComponent(() => import("../pages/node"), "NodePage"),
+});
+const reference = createRoute({
+  getParentRoute: () => app,
+  path: "/api",
+  validateSearch: search.apiSearch,
+  component: lazyRouteComponent(() => import("../pages/reference"), "ReferencePage"),
 });
 const access = createRoute({
   getParentRoute: () => app,
@@ -153,7 +186,11 @@ const tree = root.addChildren([
     overview,
     topics,
     newTopic,
-    topic.addChildren([topicIndex, messages, produce, config, partitions, topicAccess, topicMetrics]),
+    topic.addChildren([topicIndex, messages, produce, config, partitions, topicGroups, topicAccess, topicMetrics]),
+    groups,
+    group,
+    nodes,
+    node,
     access,
     quotas,
     audit,
@@ -161,6 +198,7 @@ const tree = root.addChildren([
     metrics,
     settings,
     about,
+    reference,
     missing,
   ]),
 ]);

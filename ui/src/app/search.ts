@@ -34,6 +34,9 @@ export const listSearch = (raw: Raw) => ({
   internal: raw.internal === "true" ? "true" : undefined,
 });
 
+export const groupsSearch = (raw: Raw) => ({ q: text(raw, "q"), sort: text(raw, "sort") });
+export const apiSearch = (raw: Raw) => ({ q: text(raw, "q"), open: text(raw, "open") });
+
 export const seeks = ["newest", "oldest", "time", "offset", "live"] as const;
 export type Seek = (typeof seeks)[number];
 /** Where and what the messages page reads: all of it is in the address. */

@@ -18,6 +18,7 @@ import { useQuery } from "@tanstack/react-query";
 import { Outlet, useNavigate, useRouterState } from "@tanstack/react-router";
 import {
   Activity,
+  Braces,
   Clock,
   Gauge,
   Info,
@@ -27,11 +28,13 @@ import {
   LogOut,
   ScrollText,
   Search,
+  Server,
   Settings,
   ShieldCheck,
   SunMoon,
   Table2,
   UserRound,
+  UsersRound,
 } from "lucide-react";
 import { lazy, Suspense, useEffect, useRef, useState } from "react";
 import { logOut } from "../api/client";
@@ -50,12 +53,15 @@ const LoginAgain = lazy(() => import("./loginAgain"));
 const pages: { to: string; label: Key; icon: typeof Info; feature?: string; admin?: boolean; key: string }[] = [
   { to: "/overview", label: "nav.overview", icon: LayoutDashboard, key: "o" },
   { to: "/topics", label: "nav.topics", icon: Table2, key: "t" },
+  { to: "/groups", label: "nav.groups", icon: UsersRound, key: "c" },
+  { to: "/nodes", label: "nav.nodes", icon: Server, key: "n" },
   { to: "/access", label: "nav.access", icon: ShieldCheck, feature: "acls", key: "a" },
   { to: "/quotas", label: "nav.quotas", icon: Gauge, feature: "quotas", key: "q" },
   { to: "/operations", label: "nav.operations", icon: ListTodo, feature: "operations", key: "p" },
   { to: "/metrics", label: "nav.metrics", icon: Activity, feature: "metrics-history", key: "m" },
   { to: "/audit", label: "nav.audit", icon: ScrollText, key: "u" },
   { to: "/settings", label: "nav.settings", icon: Settings, key: "s" },
+  { to: "/api", label: "nav.api", icon: Braces, key: "i" },
   { to: "/about", label: "nav.about", icon: Info, key: "b" },
 ];
 
@@ -196,7 +202,7 @@ function Condition() {
   const { reachable, skew } = useStore(connection);
   const lines: string[] = [];
   if (!reachable) lines.push(t("condition.unreachable"));
-  if (Math.abs(skew) > 60_000) lines.push(t("condition.skew", { skew: duration(Math.abs(skew)) }));
+  if (Math.abs(skew) > 60_000) lines.push(t("condition.skew", { skew: duration(Math.round(Math.abs(skew) / 60_000) * 60_000) }));
   return (
     <div role="status">
       {lines.map((line) => (

@@ -9,7 +9,12 @@ export interface Field {
 
 export function bytesOf(field: Field): Uint8Array {
   if (field.value === null) return new Uint8Array();
-  if (field.encoding === "base64") return Uint8Array.from(atob(field.value), (c) => c.charCodeAt(0));
+  if (field.encoding === "base64") {
+    const text = atob(field.value);
+    const bytes = new Uint8Array(text.length);
+    for (let i = 0; i < text.length; i++) bytes[i] = text.charCodeAt(i);
+    return bytes;
+  }
   return new TextEncoder().encode(field.value);
 }
 

@@ -178,14 +178,14 @@ describe("live tail", () => {
       this.onmessage?.({ data: JSON.stringify(frame) });
     }
   }
-  test("after a break it goes on behind the last record of each partition, and a refusal ends it", () => {
+  test("after a break it goes on behind the last record of each partition, and a refusal is shown until it is none any more", () => {
     vi.useFakeTimers();
     vi.stubGlobal("WebSocket", FakeSocket);
     const states: TailState[] = [];
     const offsets: number[] = [];
     const tail = new LiveTail(
-      { url: "ws://node", topic: "t", q: "x", within: "key,value", previewBytes: 10 },
-      { state: (s) => states.push(s), record: (r) => offsets.push(r.offset) },
+      { url: "ws://node", stream: "http://node/stream", topic: "t", q: "x", within: "key,value", previewBytes: 10 },
+      { state: (s) => states.push(s), record: (r) => offsets.push(r.offset), loggedIn: () => Promise.resolve() },
     );
     tail.open();
     const first = FakeSocket.all.at(-1);
@@ -225,10 +225,58 @@ describe("live tail", () => {
     ]);
     second?.say({ op: "error", problem: { detail: "no longer allowed" } });
     second?.onclose?.({ code: 4403, reason: "" });
-    vi.advanceTimersByTime(60_000);
+    vi.advanceTimersByTime(9_000);
     expect(FakeSocket.all.at(-1)).toBe(second);
     expect(states).toEqual(["connecting", "open", "waiting", "connecting", "ended"]);
+    // A right may come back: it is asked for now and then, and the refusal stays in sight until then.
+    vi.advanceTimersByTime(1_000);
+    const third = FakeSocket.all.at(-1);
+    expect(third).not.toBe(second);
+    expect(states).toHaveLength(5);
+    third?.say({ op: "subscribed" });
+    expect(states.at(-1)).toBe("open");
+    tail.close();
     expect(offsets).toEqual([5, 9]);
+    vi.useRealTimers();
+    vi.unstubAllGlobals();
+  });
+  test("where no WebSocket gets through, the records come as events", () => {
+    vi.useFakeTimers();
+    vi.stubGlobal("WebSocket", FakeSocket);
+    const sources: string[] = [];
+    const listeners = new Map<string, (e: { data: string }) => void>();
+    class FakeSource {
+      static CLOSED = 2;
+      readyState = 1;
+      onopen: (() => void) | null = null;
+      onerror: (() => void) | null = null;
+      constructor(url: string) {
+        sources.push(url);
+        setTimeout(() => this.onopen?.(), 1);
+      }
+      addEventListener(name: string, listener: (e: { data: string }) => void) {
+        listeners.set(name, listener);
+      }
+      close() {}
+    }
+    vi.stubGlobal("EventSource", FakeSource);
+    const states: TailState[] = [];
+    const offsets: number[] = [];
+    const tail = new LiveTail(
+      { url: "ws://node", stream: "http://node/stream", topic: "t", previewBytes: 10 },
+      { state: (s) => states.push(s), record: (r) => offsets.push(r.offset), loggedIn: () => Promise.resolve() },
+    );
+    tail.open();
+    FakeSocket.all.at(-1)?.onclose?.({ code: 1006, reason: "" });
+    vi.advanceTimersByTime(500);
+    expect(sources).toEqual([]);
+    FakeSocket.all.at(-1)?.onclose?.({ code: 1006, reason: "" });
+    vi.advanceTimersByTime(1001);
+    expect(sources).toEqual(["http://node/stream"]);
+    listeners.get("record")?.({ data: JSON.stringify({ partition: 0, offset: 3 }) });
+    expect(offsets).toEqual([3]);
+    expect(states.at(-1)).toBe("open");
+    tail.close();
     vi.useRealTimers();
     vi.unstubAllGlobals();
   });

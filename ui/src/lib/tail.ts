@@ -1,23 +1,35 @@
 import type { Rec } from "../api/records";
 
+/**
+ * connecting, open: as they say. waiting: the connection broke, and comes again by itself.
+ * ended: the node refused it; it is asked again now and then, since a right may come back.
+ */
 export type TailState = "connecting" | "open" | "waiting" | "ended";
 
 export interface TailEvents {
   state(state: TailState, why?: string): void;
   record(record: Rec): void;
+  /** The session is over: resolves when somebody has logged in again, rejects when nobody will. */
+  loggedIn(): Promise<void>;
 }
 
 export interface TailAsk {
+  /** The WebSocket's address. */
   url: string;
+  /** The same records as a stream of events, where something between does not let WebSockets through. */
+  stream: string;
   topic: string;
   q?: string;
   within?: string;
   previewBytes: number;
 }
 
-/** Close codes after which coming again is of no use: bad frame, login over, not allowed, no such topic. */
-const final = new Set([4400, 4401, 4403, 4404]);
+/** Close codes of a refusal: bad frame, not allowed, no such topic. */
+const refusals = new Set([4400, 4403, 4404]);
+const loginOver = 4401;
 const pauses = [500, 1000, 2000, 5000, 10_000];
+/** After so many WebSockets that never opened the stream of events is taken. */
+const patience = 2;
 
 /**
  * A live tail over a WebSocket. It comes again after a break, from where it was: no record
@@ -25,11 +37,13 @@ const pauses = [500, 1000, 2000, 5000, 10_000];
  */
 export class LiveTail {
   private socket: WebSocket | null = null;
+  private events_: EventSource | null = null;
   private readonly positions = new Map<number, number>();
   private failures = 0;
   private timer: ReturnType<typeof setTimeout> | undefined;
   private closed = false;
   private why = "";
+  private state: TailState = "connecting";
 
   constructor(
     private readonly ask: TailAsk,
@@ -38,20 +52,67 @@ export class LiveTail {
 
   open(): void {
     this.closed = false;
-    this.events.state("connecting");
+    // A refusal stays in sight until it is none any more.
+    if (this.state !== "ended") this.tell("connecting");
+    // What has positions of a WebSocket goes on by WebSocket alone, which loses nothing.
+    if (this.failures >= patience && this.positions.size === 0) this.openStream();
+    else this.openSocket();
+  }
+
+  private openSocket(): void {
     const socket = new WebSocket(this.ask.url, "tidewire.v1.json");
     this.socket = socket;
     socket.onopen = () => socket.send(JSON.stringify(this.subscription()));
     socket.onmessage = (e) => this.frame(JSON.parse(String(e.data)));
     socket.onclose = (e) => {
       if (this.closed || this.socket !== socket) return;
-      if (final.has(e.code)) {
-        this.events.state("ended", this.why || e.reason || String(e.code));
-        return;
+      if (e.code === loginOver) this.waitForLogin();
+      else if (refusals.has(e.code)) {
+        this.tell("ended", this.why || e.reason || String(e.code));
+        this.again(pauses.length);
+      } else {
+        this.tell("waiting", this.why);
+        this.again(this.failures++);
       }
-      this.events.state("waiting", this.why);
-      this.timer = setTimeout(() => this.open(), pauses[Math.min(this.failures++, pauses.length - 1)]);
     };
+  }
+
+  private openStream(): void {
+    const source = new EventSource(this.ask.stream);
+    this.events_ = source;
+    source.onopen = () => this.tell("open");
+    source.addEventListener("record", (e) => this.events.record(JSON.parse(String((e as MessageEvent).data)) as Rec));
+    source.addEventListener("problem", (e) => {
+      source.close();
+      this.tell("ended", (JSON.parse(String((e as MessageEvent).data)) as { detail?: string }).detail);
+      this.again(pauses.length);
+    });
+    source.onerror = () => {
+      if (this.closed || this.events_ !== source) return;
+      this.tell("waiting");
+      // The browser itself comes again, with the id of the last event, unless it was refused.
+      if (source.readyState === EventSource.CLOSED) this.again(this.failures++);
+    };
+  }
+
+  private waitForLogin(): void {
+    this.tell("waiting", this.why);
+    this.events.loggedIn().then(
+      () => {
+        if (!this.closed) this.open();
+      },
+      () => this.tell("ended", this.why),
+    );
+  }
+
+  private again(failures: number): void {
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => this.open(), pauses[Math.min(failures, pauses.length - 1)]);
+  }
+
+  private tell(state: TailState, why?: string): void {
+    this.state = state;
+    this.events.state(state, why);
   }
 
   close(): void {
@@ -59,6 +120,8 @@ export class LiveTail {
     clearTimeout(this.timer);
     this.socket?.close(1000);
     this.socket = null;
+    this.events_?.close();
+    this.events_ = null;
   }
 
   subscription(): Record<string, unknown> {
@@ -87,7 +150,7 @@ export class LiveTail {
       case "subscribed":
         this.failures = 0;
         this.why = "";
-        this.events.state("open");
+        this.tell("open");
         break;
       case "assigned":
         for (const p of frame.partitions ?? []) this.positions.set(p.partition, p.next_offset);

@@ -14,6 +14,7 @@ import { type Key, useT } from "../i18n";
 import { decoders } from "../lib/decode";
 import { bytes, count } from "../lib/format";
 import { useStore } from "../lib/store";
+import { fromInput, toInput } from "../lib/timeInput";
 import { CopyAs, quote } from "../parts/copy";
 import { useMay } from "../parts/gate";
 import { RecordTable } from "../parts/recordTable";
@@ -73,16 +74,6 @@ function CoverageLine({ scanned, reason, busy, stopped }: { scanned: Coverage; r
       {ranges.length > 0 && `(${t("scan.offsets")} ${ranges.slice(0, 8).join(", ")}${ranges.length > 8 ? ", …" : ""})`}
     </Text>
   );
-}
-
-/** A time in the form that inputs of date and time have, in UTC or in the browser's zone. */
-export function toInput(ms: number, utc: boolean): string {
-  const date = new Date(utc ? ms : ms - new Date(ms).getTimezoneOffset() * 60_000);
-  return Number.isNaN(date.getTime()) ? "" : date.toISOString().slice(0, 19);
-}
-export function fromInput(text: string, utc: boolean): number | undefined {
-  const ms = Date.parse(utc ? `${text}Z` : text);
-  return Number.isNaN(ms) || ms < 0 ? undefined : ms;
 }
 
 export function MessagesPage() {

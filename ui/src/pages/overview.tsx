@@ -10,6 +10,7 @@ import { useT } from "../i18n";
 import { bytes, count } from "../lib/format";
 import { prefix } from "../lib/prefix";
 import { CopyAs, copyText, curl } from "../parts/copy";
+import { GroupState } from "../parts/groupTable";
 import { Link } from "../parts/link";
 import { Scroll } from "../parts/scroll";
 import { Failure, Loaded, Loading, PageHead } from "../parts/states";
@@ -162,7 +163,11 @@ function Nodes({ brokers }: { brokers: Schemas["Broker"][] }) {
           <Table.Tbody>
             {brokers.map((b) => (
               <Table.Tr key={b.id}>
-                <Table.Td>{b.id}</Table.Td>
+                <Table.Td>
+                  <Link to="/nodes/$node" params={{ node: String(b.id) }} className="tw-link">
+                    {b.id}
+                  </Link>
+                </Table.Td>
                 <Table.Td>
                   <Badge variant="outline" color={b.state === "online" ? "teal" : "red"} c="inherit">
                     {b.state}
@@ -196,6 +201,45 @@ function Running() {
     <Anchor component={Link} to="/operations" size="sm">
       {t("overview.running", { n: total })}
     </Anchor>
+  );
+}
+
+/** The groups that are furthest behind; nothing where there is none, or none that may be seen. */
+function Lagging() {
+  const t = useT();
+  const groups = useQuery({
+    queryKey: ["groups", "lagging"],
+    queryFn: () => take(api.GET("/v1/groups", { params: { query: { sort: "-total_lag", limit: 5 } } })),
+    refetchInterval: 5000,
+    retry: false,
+  });
+  const items = groups.data?.items ?? [];
+  if (items.length === 0) return null;
+  return (
+    <section aria-labelledby="lagging">
+      <Title order={2} size="h4" id="lagging" mb="xs">
+        {t("overview.lagging")}
+      </Title>
+      <Table maw={640}>
+        <Table.Tbody>
+          {items.map((g) => (
+            <Table.Tr key={g.group}>
+              <Table.Td style={{ overflowWrap: "anywhere" }}>
+                <Link to="/groups/$group" params={{ group: g.group }} className="tw-link">
+                  {g.group}
+                </Link>
+              </Table.Td>
+              <Table.Td ta="right" className="tw-num">
+                {count(g.total_lag)}
+              </Table.Td>
+              <Table.Td>
+                <GroupState state={g.state} />
+              </Table.Td>
+            </Table.Tr>
+          ))}
+        </Table.Tbody>
+      </Table>
+    </section>
   );
 }
 
@@ -257,6 +301,7 @@ export function OverviewPage() {
       )}
       {fresh && <Steps topic={topics.data?.items[0]?.name} />}
       <Traffic />
+      <Lagging />
       {cluster.data && <Nodes brokers={cluster.data.brokers} />}
       <Running />
     </Stack>

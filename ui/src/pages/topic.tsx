@@ -19,6 +19,7 @@ const tabs: [string, Key][] = [
   ["produce", "tab.produce"],
   ["partitions", "topic.partitions"],
   ["config", "tab.config"],
+  ["groups", "nav.groups"],
   ["access", "nav.access"],
   ["metrics", "nav.metrics"],
 ];

@@ -4,7 +4,7 @@ import { useEffect, useRef } from "react";
 import uPlot from "uplot";
 import { timeMode } from "../app/prefs";
 import { useT } from "../i18n";
-import { bytes, count, duration } from "../lib/format";
+import { bytes, count, duration, type TimeMode, time } from "../lib/format";
 import { useStore } from "../lib/store";
 
 export interface Series {
@@ -19,6 +19,12 @@ export function valueText(value: number | null | undefined, unit: string): strin
   if (unit === "bytes") return bytes(value);
   if (unit === "ms") return value < 10 ? `${Number(value.toFixed(2))} ms` : duration(value);
   return unit.endsWith("_per_s") ? `${count(value)}/s` : count(value);
+}
+
+/** A time at the foot of a chart, as exact as its steps are (s). */
+function clock(ms: number, step: number, mode: TimeMode): string {
+  const text = time(ms, mode === "utc" ? "utc" : "local", 0);
+  return step >= 86_400 ? text.slice(5, 10) : step >= 60 ? text.slice(11, 16) : text.slice(11, 19);
 }
 
 /** What was measured last: the newest points may still be without a value. */
@@ -40,6 +46,8 @@ export default function Chart({ title, series, height = 150 }: { title: string; 
     const ink = scheme === "dark" ? "#c9c9c9" : "#495057";
     const grid = scheme === "dark" ? "#3b3b3b" : "#e9ecef";
     const times = [...new Set(series.flatMap((s) => s.points.map(([ms]) => ms)))].sort((a, b) => a - b);
+    // One point alone spans no time: the minute before it is shown too.
+    if (times.length === 1) times.unshift((times[0] ?? 0) - 60_000);
     const data = [
       times.map((ms) => ms / 1000),
       ...series.map((s) => {
@@ -56,12 +64,18 @@ export default function Chart({ title, series, height = 150 }: { title: string; 
         cursor: { show: false },
         scales: { y: { range: (_, __, max) => [0, max > 0 ? max * 1.1 : 1] } },
         axes: [
-          { stroke: ink, grid: { stroke: grid }, ticks: { stroke: grid } },
           {
             stroke: ink,
             grid: { stroke: grid },
             ticks: { stroke: grid },
-            size: 76,
+            size: 32,
+            values: (_, splits) => splits.map((s) => clock(s * 1000, (splits[1] ?? s) - (splits[0] ?? s), mode)),
+          },
+          {
+            stroke: ink,
+            grid: { stroke: grid },
+            ticks: { stroke: grid },
+            size: (_, values) => 22 + 7 * Math.max(6, ...(values ?? []).map((v) => v.length)),
             values: (_, values) => values.map((v) => valueText(v, unit)),
           },
         ],

@@ -3,6 +3,9 @@ import { notifications } from "@mantine/notifications";
 import { Copy } from "lucide-react";
 import { t, useT } from "../i18n";
 import { prefix } from "../lib/prefix";
+import { quote } from "../lib/shell";
+
+export { quote };
 
 export interface HttpRequest {
   method: "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
@@ -10,9 +13,6 @@ export interface HttpRequest {
   body?: unknown;
   headers?: Record<string, string>;
 }
-
-/** A word of a POSIX shell, quoted where it needs to be. */
-export const quote = (word: string): string => (/^[A-Za-z0-9_@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`);
 
 export function curl({ method, path, body, headers = {} }: HttpRequest): string {
   const parts = ["curl"];

@@ -23,13 +23,24 @@ type View = (typeof views)[number];
 /** Of a value so much is laid out (characters); beyond, a browser becomes slow. */
 const most = 200_000;
 
-function inView(field: Field, view: View): { text: string; odd: boolean } {
+/** Of bytes so many are laid out, at five characters each. */
+const mostBytes = most / 5;
+
+function inView(whole: Field, view: View): { text: string; odd: boolean } {
+  // Cut before anything is made of it: 20 MB in hex would be 60 MB of text.
+  const field = whole.value !== null && whole.value.length > most ? { ...whole, value: whole.value.slice(0, most) } : whole;
   const { kind, text } = show(field, "auto");
-  if (kind === "null" || kind === "empty" || kind === "space") return { text, odd: true };
-  if (view === "hex") return { text: hexDump(bytesOf(field).subarray(0, most / 5)), odd: false };
-  if (kind === "binary") return { text: hexDump(bytesOf(field).subarray(0, most / 5)), odd: false };
-  if (view === "pretty" && text.length <= most) return { text: indentJSON(text) ?? text, odd: false };
-  return { text: text.slice(0, most), odd: false };
+  if (kind === "null" || kind === "empty" || (kind === "space" && view !== "hex")) return { text, odd: true };
+  if (view === "hex" || kind === "binary") return { text: hexDump(bytesOf(field).subarray(0, mostBytes)), odd: false };
+  if (view === "pretty" && field === whole) return { text: indentJSON(text) ?? text, odd: false };
+  return { text, odd: false };
+}
+
+/** How many bytes a field has. */
+function sizeOf({ value, encoding }: Field): number {
+  if (value === null) return 0;
+  if (encoding !== "base64") return new Blob([value]).size;
+  return (value.length / 4) * 3 - (value.endsWith("==") ? 2 : value.endsWith("=") ? 1 : 0);
 }
 
 function Body({ record, view }: { record: Rec; view: View }) {
@@ -60,12 +71,14 @@ function Body({ record, view }: { record: Rec; view: View }) {
     );
   const value = payloadOf(record);
   const { text, odd } = inView(value, view);
-  const cut = (value.value?.length ?? 0) > most;
+  const size = sizeOf(value);
+  const asBytes = view === "hex" || value.encoding === "base64";
+  const cut = asBytes ? size > mostBytes : (value.value?.length ?? 0) > most;
   return (
     <>
       {cut && (
         <Alert color="yellow" variant="light" mb="xs" styles={{ message: { color: "inherit" } }}>
-          {t("record.cut", { shown: bytes(most), whole: bytes(value.value?.length ?? 0) })}
+          {t("record.cut", { shown: bytes(asBytes ? mostBytes : most), whole: bytes(size) })}
         </Alert>
       )}
       {odd ? <span className="tw-odd">{text}</span> : <pre className="tw-pre">{text}</pre>}
@@ -132,8 +145,7 @@ export default function RecordDrawer({ topic, id, close }: { topic: string; id: 
                 <Table.Tr>
                   <Table.Th>{t("record.size")}</Table.Th>
                   <Table.Td>
-                    {bytes(bytesOf(keyOf(r)).length)} +{" "}
-                    {bytes(r.value_encoding === "base64" ? Math.floor(((r.value?.length ?? 0) * 3) / 4) : (r.value?.length ?? 0))}
+                    {bytes(sizeOf(keyOf(r)))} + {bytes(sizeOf(payloadOf(r)))}
                   </Table.Td>
                 </Table.Tr>
               </Table.Tbody>

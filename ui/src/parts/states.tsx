@@ -32,6 +32,8 @@ const titles: Record<string, Key> = {
   unreachable: "problem.unreachable",
   "not-implemented": "problem.unbuilt",
   "unknown-topic": "problem.unknownTopic",
+  "unknown-group": "problem.unknownGroup",
+  "group-not-empty": "problem.groupNotEmpty",
   "etag-mismatch": "problem.changed",
 };
 

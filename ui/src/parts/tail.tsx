@@ -2,7 +2,8 @@ import { Alert, Badge, Button, Group, Stack, Text } from "@mantine/core";
 import { useHotkeys } from "@mantine/hooks";
 import { Pause, Play } from "lucide-react";
 import { useCallback, useEffect, useRef, useState } from "react";
-import { idOf, previewBytes, type Rec, tailURL } from "../api/records";
+import { idOf, previewBytes, type Rec, streamURL, tailURL } from "../api/records";
+import { session, untilLoggedIn } from "../app/session";
 import { useT } from "../i18n";
 import type { Decoder } from "../lib/decode";
 import { count } from "../lib/format";
@@ -44,8 +45,16 @@ export default function Tail({ topic, q, within, decoder, opened, open }: Props)
   useEffect(() => {
     ring.current = new Ring<Rec>(kept);
     const tail = new LiveTail(
-      { url: tailURL(), topic, q, within, previewBytes },
-      { state: (next, why) => setState({ state: next, why }), record: (record) => ring.current.push(record) },
+      { url: tailURL(), stream: streamURL(topic, q, within), topic, q, within, previewBytes },
+      {
+        state: (next, why) => setState({ state: next, why }),
+        record: (record) => ring.current.push(record),
+        loggedIn: () => {
+          const { state, me } = session.get();
+          if (state === "in") session.set({ state: "expired", me });
+          return untilLoggedIn();
+        },
+      },
     );
     // A hidden tab holds no stream; it goes on where it was when it is seen again.
     const onVisible = () => (document.hidden ? tail.close() : tail.open());
