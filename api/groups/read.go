@@ -3,6 +3,7 @@ package groups
 import (
 	"time"
 
+	"tidewire/api/recordanswer"
 	"tidewire/api/recordjson"
 	"tidewire/api/rest"
 	"tidewire/api/route"
@@ -215,12 +216,12 @@ func (d *Door) asked(c *route.Call, in *PollInput) (*reading, error) {
 
 // answer polls and gives the records while they are read.
 func (d *Door) answer(c *route.Call, r *reading) error {
-	out := newAnswer(c)
-	defer out.release()
+	out := recordanswer.New(c, route.JSONOnly, false)
+	defer out.Release()
 	var meta recordjson.Meta
-	got, err := d.groups.Poll(out.ctx, &r.req, func(p group.Held, rec *record.Record, logAppendTime bool) {
+	got, err := d.groups.Poll(out.Context(), &r.req, func(p group.Held, rec *record.Record, logAppendTime bool) {
 		meta.Topic, meta.Partition, meta.LogAppendTime = p.Name, p.Index, logAppendTime
-		out.record(&meta, rec, r.enc)
+		out.Record(&meta, rec, r.enc)
 	})
-	return out.end(got, err)
+	return out.End(err, func(b []byte) []byte { return append(appendRest(b, got), '\n') })
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"tidewire/api/problem"
+	"tidewire/api/recordanswer"
 	"tidewire/api/recordjson"
 	"tidewire/api/route"
 	"tidewire/broker"
@@ -122,18 +123,9 @@ func (s *stream) mayWrite(caller broker.Caller) bool {
 
 // event is what one poll has brought: the JSON of its records, in a buffer of the pool.
 type event struct {
-	buf *[]byte
-	b   []byte
+	recordanswer.Buffer
 	n   int // records
 	got *coordinator.PollResult
-}
-
-func (e *event) free() {
-	if e.buf != nil && cap(e.b) <= maxPooled {
-		*e.buf = e.b
-		gathered.Put(e.buf)
-	}
-	e.buf, e.b = nil, nil
 }
 
 // poll makes one round.
@@ -143,28 +135,25 @@ func (s *stream) poll(req *coordinator.PollRequest) (*event, error) {
 	var meta recordjson.Meta
 	var refused error
 	got, err := s.d.groups.Poll(s.ctx, req, func(p group.Held, rec *record.Record, logAppendTime bool) {
-		if e.buf == nil {
-			e.buf = gathered.Get().(*[]byte)
-			e.b = append((*e.buf)[:0], recordsStart...)
-		}
+		e.Take(recordanswer.JSONStart)
 		if refused == nil {
-			refused = s.hold.Grow(int64(cap(e.b)))
+			refused = s.hold.Grow(int64(cap(e.B)))
 		}
 		if refused != nil {
 			return
 		}
 		if e.n++; e.n > 1 {
-			e.b = append(e.b, ',')
+			e.B = append(e.B, ',')
 		}
 		meta.Topic, meta.Partition, meta.LogAppendTime = p.Name, p.Index, logAppendTime
-		e.b = recordjson.AppendRecord(e.b, &meta, rec, s.r.enc)
+		e.B = recordjson.AppendRecord(e.B, &meta, rec, s.r.enc)
 	})
 	s.alive = time.Now()
 	if err == nil && refused != nil { // the records were read, and are not given: the client comes again with its cursor
 		err = refused
 	}
 	if err != nil {
-		e.free()
+		e.Free()
 		s.hold.Release()
 		return nil, err
 	}
@@ -296,7 +285,7 @@ func (s *stream) commit(ctx context.Context) error {
 // alive.
 func (s *stream) give(e *event) error {
 	defer s.hold.Release()
-	defer e.free()
+	defer e.Free()
 	a := e.got.Assignment
 	if e.got.End == coordinator.EndReplaced {
 		return nil // the one that took its place tells
@@ -348,16 +337,13 @@ func eventHead(name, id string) []byte {
 
 // records writes an event of records, maybe none: it tells the assignment too.
 func (s *stream) records(e *event) error {
-	if e.buf == nil {
-		e.buf = gathered.Get().(*[]byte)
-		e.b = append((*e.buf)[:0], recordsStart...)
-	}
-	e.b = append(appendRest(e.b, e.got), eventEnd...)
-	e.b = slices.Insert(e.b, 0, eventHead("records", e.got.Cursor)...)
-	if err := s.hold.Grow(int64(cap(e.b))); err != nil {
+	e.Take(recordanswer.JSONStart)
+	e.B = append(appendRest(e.B, e.got), eventEnd...)
+	e.B = slices.Insert(e.B, 0, eventHead("records", e.got.Cursor)...)
+	if err := s.hold.Grow(int64(cap(e.B))); err != nil {
 		return err
 	}
-	if err := s.write(e.b); err != nil {
+	if err := s.write(e.B); err != nil {
 		return err
 	}
 	s.cursor = e.got.Cursor

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"tidewire/api/problem"
+	"tidewire/api/recordanswer"
 	"tidewire/api/recordjson"
 	"tidewire/api/route"
 	"tidewire/broker"
@@ -110,14 +111,15 @@ func (a *API) fetchRecords(c *route.Call) error {
 	if media == batchMedia {
 		return a.fetchBatches(c, req)
 	}
-	out := newRecordAnswer(a, c, media)
-	defer out.release()
+	lines := media == ndjson
+	out := recordanswer.New(c, answerMedia(lines), lines)
+	defer out.Release()
 	meta := recordjson.Meta{Topic: req.Topic, Partition: req.Partition}
-	info, err := a.broker.Fetch(out.ctx, c.Caller(), req, func(r *record.Record, logAppendTime bool) {
+	info, err := a.broker.Fetch(out.Context(), c.Caller(), req, func(r *record.Record, logAppendTime bool) {
 		meta.LogAppendTime = logAppendTime
-		out.record(&meta, r, enc)
+		out.Record(&meta, r, enc)
 	})
-	return out.end(&info, err)
+	return out.End(err, a.endOf(&info, lines))
 }
 
 func (a *API) fetchRequest(c *route.Call) (*broker.FetchRequest, recordjson.Encodings, error) {

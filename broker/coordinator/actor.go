@@ -263,6 +263,7 @@ const maxRound = 1 << 20
 func (a *actor) runLocked() *round {
 	r := &round{done: make(chan struct{})}
 	env := a.shard.c.env()
+	a.core.Limit(*a.shard.c.limits.Load())
 	if a.idled { // nobody could be heard meanwhile: sessions begin anew
 		a.idled = false
 		a.addLocked(r, a.core.Load(env), env.WallMs)

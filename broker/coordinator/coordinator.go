@@ -47,7 +47,8 @@ type Config struct {
 	// Monotonic tells time that setting the wall clock does not change, from any moment on;
 	// nil is the process's own.
 	Monotonic func() time.Duration
-	// Settings are the rules of groups; nil: the default ones.
+	// Settings are the rules of groups; nil: the default ones, with the cluster's group.max.size
+	// and offsets.retention.minutes.
 	Settings *group.Settings
 }
 
@@ -62,6 +63,8 @@ type Coordinator struct {
 	now      func() time.Time
 	mono     func() time.Duration
 	settings group.Settings
+	fixed    bool // the settings are the Config's, whatever the cluster says
+	limits   atomic.Pointer[group.Limits]
 
 	timers  *timers
 	metrics counters
@@ -94,21 +97,36 @@ func New(c Config) *Coordinator {
 	if c.Settings != nil {
 		settings = *c.Settings
 	}
-	return &Coordinator{
+	x := &Coordinator{
 		nodeID: c.NodeID, broker: c.Broker, meta: c.Metadata, logger: c.Logger, group: c.Group, now: c.Now, mono: c.Monotonic,
-		settings: settings, timers: newTimers(), stopped: make(chan struct{}), kick: make(chan struct{}, 1),
+		settings: settings, fixed: c.Settings != nil, timers: newTimers(), stopped: make(chan struct{}), kick: make(chan struct{}, 1),
 		loading: make(chan struct{}, loaders), index: map[string]map[*actor]struct{}{}, changed: make(chan struct{}),
 	}
+	x.limits.Store(&group.Limits{MaxMembers: settings.MaxMembers, OffsetRetention: settings.OffsetRetention})
+	return x
+}
+
+// limit follows the cluster's settings. It runs on the applying goroutine and must not block.
+func (c *Coordinator) limit(img *metadata.Image) {
+	if c.fixed {
+		return
+	}
+	s := img.Cluster().Settings()
+	c.limits.Store(&group.Limits{MaxMembers: int(s.GroupMaxSize), OffsetRetention: time.Duration(s.OffsetsRetentionMinutes) * time.Minute})
 }
 
 // Start begins to follow the metadata and to load what this node leads.
 func (c *Coordinator) Start() {
-	c.cancel = c.meta.Subscribe(func(_, _ *metadata.Image, d metadata.Delta) {
+	c.cancel = c.meta.Subscribe(func(_, img *metadata.Image, d metadata.Delta) {
+		if d.ClusterConfig {
+			c.limit(img)
+		}
 		if len(d.Topics) > 0 {
 			c.retopic.Store(true)
 			c.poke()
 		}
 	})
+	c.limit(c.meta.Image())
 	c.follow()
 	c.group.Go("coordinator/follow", c.followLoop)
 	c.group.Go("coordinator/timers", c.timerLoop)

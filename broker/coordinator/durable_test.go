@@ -18,6 +18,7 @@ import (
 	"tidewire/broker"
 	"tidewire/broker/group"
 	"tidewire/broker/group/offsetslog"
+	"tidewire/cluster/metadata"
 	"tidewire/internal/fsx"
 	"tidewire/internal/model"
 )
@@ -368,6 +369,39 @@ func TestOffsetsOfAnEmptyGroupExpire(t *testing.T) {
 		require.Empty(t, next.of("t"))
 		again := next.kill(2)
 		require.Empty(t, again.snapshot("g"))
+	})
+}
+
+// The cluster's settings are in force at once, for groups that live too, and after a restart.
+func TestTheClusterLimitsItsGroups(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		q := newQuorum(t)
+		q.follows = true
+		n := startNode(t, q, fsx.NewCrashMem())
+		n.topic("t", 2)
+		set := func(key, value string) {
+			q.propose(t, metadata.AlterClusterConfig{Set: map[string]string{key: value}})
+		}
+		one, two := n.join(joining("g", "t")), n.join(joining("g", "t"))
+		settle(t, one, two)
+		set("group.max.size", "1")
+		_, err := n.Join(t.Context(), joining("g", "t"))
+		code(t, model.Conflict, err)
+		settle(t, one, two) // those that there are stay
+		set("group.max.size", "3")
+		three := n.join(joining("g", "t"))
+		for _, m := range []*member{one, two, three} {
+			require.NoError(t, n.Leave(t.Context(), "g", m.id, ""))
+		}
+		_, err = n.PutOffsets(t.Context(), "g", []group.CommitOffset{{Name: group.Name{Topic: "t"}, Next: 0, Epoch: model.NoEpoch}})
+		require.NoError(t, err)
+		pass(30 * time.Minute)
+		require.Equal(t, model.Offset(0), n.committed("g", "t", 0))
+		set("offsets.retention.minutes", "20")
+		next := n.kill(1)
+		require.Equal(t, model.Offset(0), next.committed("g", "t", 0))
+		pass(11 * time.Minute)
+		require.Equal(t, group.NoOffset, next.committed("g", "t", 0))
 	})
 }
 

@@ -38,6 +38,7 @@ type quorum struct {
 
 	starts   uint64
 	settings group.Settings // of coordinators
+	follows  bool           // coordinators take what the cluster's config says in their place
 }
 
 func newQuorum(t testing.TB) *quorum {
@@ -196,7 +197,11 @@ func startOver(t testing.TB, q *quorum, fs fsx.FS, dir string) *node {
 	n.store, err = log.OpenStore(log.StoreOptions{FS: n.gate, Dir: dir, Group: n.disk, Now: time.Now, Logger: logger})
 	require.NoError(t, err)
 	n.broker = broker.New(broker.Config{NodeID: 1, Metadata: q, Authorizer: n.rights, Store: n.store, Logger: logger, Group: n.group, Now: now})
-	n.Coordinator = New(Config{NodeID: 1, Broker: n.broker, Metadata: q, Logger: logger, Group: n.group, Now: now, Settings: &q.settings})
+	config := Config{NodeID: 1, Broker: n.broker, Metadata: q, Logger: logger, Group: n.group, Now: now, Settings: &q.settings}
+	if q.follows {
+		config.Settings = nil
+	}
+	n.Coordinator = New(config)
 	n.broker.Start()
 	n.Start()
 	t.Cleanup(n.stop)

@@ -107,6 +107,17 @@ type Settings struct {
 	MaxMetadataBytes int
 }
 
+// Limits are what an operator may change of Settings while groups live.
+type Limits struct {
+	MaxMembers      int
+	OffsetRetention time.Duration
+}
+
+// Limit changes the limits. Members beyond a smaller number stay.
+func (g *Group) Limit(l Limits) {
+	g.settings.MaxMembers, g.settings.OffsetRetention = l.MaxMembers, l.OffsetRetention
+}
+
 // DefaultSettings are the rules unless an operator sets others.
 func DefaultSettings() Settings {
 	return Settings{

@@ -15,7 +15,9 @@ type ClusterSettings struct {
 	CleanerBackoffMs         int64
 	CleanerBytesPerSecond    int64
 	DefaultReplicationFactor int64 // 0: chosen by the number of nodes
+	GroupMaxSize             int64
 	NumPartitions            int64
+	OffsetsRetentionMinutes  int64
 	ProducerIDExpirationMs   int64
 	RetentionCheckIntervalMs int64
 }
@@ -30,6 +32,9 @@ var clusterConfigDefs = []ConfigDef{
 	{Name: defaultReplicationFactor, Type: TypeInt, Unit: "replicas", Min: bound(1), Max: bound(math.MaxInt16), Since: 1, DefaultVaries: true, Scope: ScopeCluster,
 		Doc: "Replication factor of a topic that is created without one. By default 3 where there are as many nodes, else 1.",
 		own: func(c *ClusterSettings) any { return &c.DefaultReplicationFactor }},
+	{Name: "group.max.size", Type: TypeInt, Unit: "members", Default: "2147483647", Min: bound(1), Max: bound(math.MaxInt32), Since: 1, Scope: ScopeCluster,
+		Doc: "Most members of a consumer group. A group that has more keeps them, and takes none.",
+		own: func(c *ClusterSettings) any { return &c.GroupMaxSize }},
 	{Name: "log.cleaner.backoff.ms", Type: TypeLong, Unit: "ms", Default: "15000", Min: bound(1000), Max: bound(dayMs), Since: 1, Scope: ScopeCluster,
 		Doc: "How often a node looks for a partition to compact.",
 		own: func(c *ClusterSettings) any { return &c.CleanerBackoffMs }},
@@ -42,6 +47,9 @@ var clusterConfigDefs = []ConfigDef{
 	{Name: "num.partitions", Type: TypeInt, Unit: "partitions", Default: "1", Min: bound(1), Max: bound(maxPartitions), Since: 1, Scope: ScopeCluster,
 		Doc: "Number of partitions of a topic that is created without one.",
 		own: func(c *ClusterSettings) any { return &c.NumPartitions }},
+	{Name: "offsets.retention.minutes", Type: TypeInt, Unit: "min", Default: "10080", Min: bound(1), Max: bound(math.MaxInt32), Since: 1, Scope: ScopeCluster,
+		Doc: "How long committed offsets are kept of a group without members, and of a topic that no member of the group subscribes to (KIP-211). It is looked at every 10 minutes.",
+		own: func(c *ClusterSettings) any { return &c.OffsetsRetentionMinutes }},
 	{Name: "producer.id.expiration.ms", Type: TypeLong, Unit: "ms", Default: "86400000", Min: bound(1000), Since: 1, Scope: ScopeCluster,
 		Doc: "How long a partition remembers an idempotent producer of which it hears nothing (KIP-854).",
 		own: func(c *ClusterSettings) any { return &c.ProducerIDExpirationMs }},

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net/url"
 	"strings"
 	"testing"
 
@@ -49,6 +50,53 @@ func TestGroupsAreListedAndTheirNamesCompleted(t *testing.T) {
 		calls := s.Calls()
 		assert.Equal(t, "limit=1000&prefix=a", calls[len(calls)-1].Query, args)
 	}
+}
+
+// A group's name is an argument as it is, and one segment of each path.
+func TestEveryGroupNameWorksInEveryCommand(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"a/b", "x#y", "p@q", "t:n", "ü", "%2F", "a b+c", "?", strings.Repeat("g", 255)} {
+		s := clienttest.New(t)
+		s.AddTopic("t", 1)
+		path := "/v1/groups/" + url.PathEscape(name)
+		s.Reply("GET", path, 200, aGroup)
+		s.Reply("POST", path+"/reset-offsets", 200, moves)
+		s.Reply("DELETE", path, 200, `{"group":"g","offsets":[]}`)
+		s.Reply("POST", path+"/members", 201, `{"member_id":"m-1"}`)
+		s.Reply("GET", path+"/members/m-1/records", 200, memberAnswer("c1", 1, "a"))
+		s.Reply("POST", path+"/members/m-1/commit", 200, `{"offsets":[]}`)
+		s.Reply("DELETE", path+"/members/m-1", 204, "")
+		sh := newShell(t, s)
+		assert.Contains(t, sh.ok("", "group", "describe", name), "CURRENT-OFFSET")
+		assert.Contains(t, sh.ok("", "group", "reset", name, "--to", "earliest", "--yes"), "PARTITION")
+		assert.Equal(t, "Deleted group "+name+"\n", sh.ok("", "group", "delete", name))
+		assert.Equal(t, "a\n", sh.ok("", "consume", "t", "--group", name, "-o", "value", "--max", "1"), name)
+	}
+}
+
+// What the node answers to offsets that cannot be is told, with exit code 1.
+func TestARefusedResetSaysWhy(t *testing.T) {
+	t.Parallel()
+	for args, detail := range map[string]string{
+		"--to offset --value 9223372036854775807 -y": "offset 9223372036854775807 is beyond the end",
+		"--to earliest --topic gone -y":              `there is no topic "gone"`,
+		"--to earliest --topic t -p 7 -y":            "7 is none of them",
+		"--to latest -y":                             "the group has members",
+	} {
+		s := clienttest.New(t)
+		b, err := json.Marshal(map[string]any{"type": "about:blank", "title": "x", "status": 422, "code": "invalid-argument", "detail": detail})
+		require.NoError(t, err)
+		s.Reply("POST", "/v1/groups/g/reset-offsets", 422, string(b))
+		code, out, errOut := newShell(t, s).run("", append([]string{"group", "reset", "g"}, strings.Fields(args)...)...)
+		assert.NotZero(t, code, args)
+		assert.Empty(t, out, args)
+		assert.Contains(t, errOut, detail, args)
+	}
+	s := clienttest.New(t)
+	code, _, errOut := newShell(t, s).run("", "group", "reset", "g", "--to", "offset", "--value", "-1", "-y")
+	assert.Equal(t, 2, code)
+	assert.Contains(t, errOut, "--value must not be negative")
+	assert.Empty(t, s.Calls(), "a negative offset is not even asked for")
 }
 
 const moves = `{"offsets":[{"topic":"t","partition":0,"from":5,"to":0},{"topic":"t","partition":1,"from":null,"to":2}]}`

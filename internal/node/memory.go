@@ -12,6 +12,12 @@ const (
 	memoryTick = 2 * time.Second
 	// quietBytes is the most that a quiet node allocates in a tick.
 	quietBytes = 4 << 20
+	// steadyBytes is the most that one allocates in a tick whose work is light but never stops,
+	// such as that of many long polls.
+	steadyBytes = 24 << 20
+	// steadyTicks is how many ticks of such work have to have left something to give back: so
+	// collecting costs little of the work's own time.
+	steadyTicks = 4
 	// spareBytes is what a quiet node may keep that nobody uses.
 	spareBytes = 16 << 20
 )
@@ -32,11 +38,13 @@ func (u heapUse) spare() uint64 {
 	return u.objects - u.live + u.free
 }
 
-// shouldTrim tells whether a node has been quiet since before and holds memory for nothing.
+// shouldTrim tells whether a node has been quiet since before, or at light work, and holds memory
+// for nothing.
 // The collector, which has a floor under its goal (see docs/operations.md), would leave that
 // until much more has been allocated.
 func shouldTrim(before, now heapUse) bool {
-	return now.allocated-before.allocated <= quietBytes && now.spare() >= spareBytes
+	allocated, spare := now.allocated-before.allocated, now.spare()
+	return spare >= spareBytes && (allocated <= quietBytes || allocated <= steadyBytes && spare >= steadyTicks*allocated)
 }
 
 func readHeap() heapUse {

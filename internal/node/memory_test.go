@@ -20,7 +20,10 @@ func TestMemoryIsGivenBackByAQuietNodeThatHoldsMuchForNothing(t *testing.T) {
 		"garbage":                     {holds(0, 100<<20, 60<<20, 0), true},
 		"free memory":                 {holds(0, 60<<20, 60<<20, 40<<20), true},
 		"both together":               {holds(quietBytes, 70<<20, 60<<20, 6<<20), true},
-		"at work":                     {holds(quietBytes+1, 100<<20, 60<<20, 0), false},
+		"at light work":               {holds(10<<20, 100<<20, 60<<20, 0), true},
+		"at light work of late":       {holds(10<<20+1, 100<<20, 60<<20, 0), false},
+		"the most that is light":      {holds(steadyBytes, 260<<20, 60<<20, 0), true},
+		"at work":                     {holds(steadyBytes+1, 300<<20, 60<<20, 0), false},
 		"little to give":              {holds(0, 70<<20, 60<<20, 5<<20), false},
 		"more live than there is now": {holds(0, 60<<20, 61<<20, 1<<20), false},
 	} {

@@ -27,7 +27,8 @@
 // State and locks: a connection belongs to its goroutine; what others touch is atomic (its
 // state, for Shutdown) or under a lock of the exchange, which is made anew for each request:
 // so what a handler keeps, or leaves running, is refused once the handler has returned. A
-// connection that waits for its next request holds no buffer.
+// connection that waits for its next request holds no buffer, nor does a request that waits once
+// what was read is its own.
 //
 // Start and stop: Serve accepts until Shutdown, which closes what is idle, lets requests
 // under way end, and does the same for the connections handed over.

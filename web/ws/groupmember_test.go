@@ -251,6 +251,29 @@ func TestACommitThatIsRefusedChangesNothing(t *testing.T) {
 	})
 }
 
+// Offsets at the edges: beyond the end, with as much metadata as there may be, of a topic that
+// was deleted and made again.
+func TestCommitsAtTheEdges(t *testing.T) {
+	inBubble(t, func(t *testing.T, n *node) {
+		n.topic("t", 1)
+		s := n.sit(`"topics":["t"],"group":"g","from":"earliest"`)
+		commit := func(next int64, metadata string) {
+			s.send(`{"op":"commit","id":1,"offsets":[{"topic":"t","partition":0,"next_offset":%d,"metadata":%q}]}`, next, metadata)
+		}
+		commit(1<<63-1, strings.Repeat("m", 4096))
+		s.want("committed")
+		require.Equal(t, map[int32]int64{0: 1<<63 - 1}, n.offsets("g"))
+		commit(0, "") // it may go back
+		s.want("committed")
+		require.Equal(t, map[int32]int64{0: 0}, n.offsets("g"))
+		s.send(`{"op":"commit","id":1,"offsets":[{"topic":"t","partition":0,"next_offset":-1}]}`)
+		s.refused("1", model.InvalidArgument)
+		s.send(`{"op":"commit","id":1,"offsets":[{"topic":"gone","partition":0,"next_offset":0}]}`)
+		s.refused("1", model.UnknownTopic)
+		require.Equal(t, map[int32]int64{0: 0}, n.offsets("g"))
+	})
+}
+
 // A partition that moves: revoked follows its last record, commits are accepted until
 // released, and only then does the next owner get it, from the committed offset.
 func TestARevokedPartitionMovesWhenItIsReleased(t *testing.T) {
