@@ -49,12 +49,6 @@ func (b *beats) of(id model.BrokerID) (beat, bool) {
 	return x, ok
 }
 
-func (b *beats) clear() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	clear(b.by)
-}
-
 // heard takes a beat, as the leader.
 func (c *Cluster) heard(b beat) (beatAnswer, error) {
 	if !c.quorum.IsLeader() {
@@ -72,7 +66,7 @@ func (c *Cluster) heard(b beat) (beatAnswer, error) {
 	return beatAnswer{Epoch: registered.Epoch, Incarnation: registered.Incarnation}, nil
 }
 
-// ErrSuperseded: another process was registered under this node's id.
+// ErrSuperseded says that another process was registered under this node's id.
 var ErrSuperseded = errors.New("another process has registered under this node's id")
 
 // beatLoop tells the leader that this node lives, until the node stops.

@@ -22,7 +22,7 @@ const (
 	askTime     = time.Second
 )
 
-// ErrDuplicateNode: the node id is in use by another live node.
+// ErrDuplicateNode says that the node id is in use by another live node.
 var ErrDuplicateNode = errors.New("the node id is in use")
 
 // joinLoop keeps this node in touch with others; fail ends the start of the node.

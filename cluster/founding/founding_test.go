@@ -12,7 +12,7 @@ import (
 )
 
 var (
-	seeds = flag.Int("seeds", 2000, "simulations to run")
+	seeds = flag.Int("seeds", 1000, "simulations to run")
 	seed  = flag.Uint64("seed", 0, "the one simulation to run; 0: many")
 )
 

@@ -187,7 +187,9 @@ func (m *Membership) Join(addresses []string) (joined int, failed map[string]err
 
 // listens reports whether a connection to an address comes about.
 func listens(address string) bool {
-	c, err := net.DialTimeout("tcp", address, time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	c, err := new(net.Dialer).DialContext(ctx, "tcp", address)
 	if err != nil {
 		return false
 	}

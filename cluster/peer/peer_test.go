@@ -392,9 +392,10 @@ func FuzzHello(f *testing.F) {
 	var b bytes.Buffer
 	require.NoError(f, writeHello(&b, greeting(Identity{Storage: "s"})))
 	f.Add(b.Bytes())
-	f.Fuzz(func(_ *testing.T, b []byte) {
+	f.Fuzz(func(t *testing.T, b []byte) {
 		if h, err := readHello(bytes.NewReader(b)); err == nil {
-			judge(greeting(Identity{Cluster: "c"}), h)
+			mine := greeting(Identity{Cluster: "c"})
+			require.Equal(t, judge(mine, h) == "", refusal(judge(mine, h), mine, h) == nil)
 		}
 	})
 }

@@ -212,7 +212,7 @@ func (p *Port) dial(ctx context.Context, storageID, protocol string) (*tls.Conn,
 	return c, who, nil
 }
 
-// ErrNoAddress: nothing is known of where a node is.
+// ErrNoAddress says that nothing is known of where a node is.
 var ErrNoAddress = errors.New("no address is known of the node")
 
 // errStopped ends what waits when the port stops.
