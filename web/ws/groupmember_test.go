@@ -271,6 +271,19 @@ func TestCommitsAtTheEdges(t *testing.T) {
 		s.send(`{"op":"commit","id":1,"offsets":[{"topic":"gone","partition":0,"next_offset":0}]}`)
 		s.refused("1", model.UnknownTopic)
 		require.Equal(t, map[int32]int64{0: 0}, n.offsets("g"))
+
+		commit(5, "")
+		s.want("committed")
+		require.NoError(t, n.broker.DeleteTopic(context.Background(), n.caller, "t", ""))
+		s.until("a revocation", func() bool { return s.has() == "" })
+		commit(0, "")
+		s.refused("1", model.UnknownTopic)
+		n.topic("t", 1)
+		s.until("the new topic", func() bool { return s.has() == "t0" })
+		require.NotEqual(t, map[int32]int64{0: 5}, n.offsets("g"), "what was committed was of the other topic")
+		commit(7, "")
+		s.want("committed")
+		require.Equal(t, map[int32]int64{0: 7}, n.offsets("g"))
 	})
 }
 
