@@ -331,14 +331,7 @@ func (q *browsing) readForm(c *route.Call) (err error) {
 	if q.req.Isolation, err = Isolation(c); err != nil {
 		return err
 	}
-	if q.enc, err = Encodings(c); err != nil {
-		return err
-	}
-	if _, q.enc.Preview = c.Only("preview_bytes"); !q.enc.Preview {
-		return nil
-	}
-	n, err := c.QueryInt("preview_bytes", route.IntRange{Def: 0, Min: 0, Max: maxPreviewBytes})
-	q.enc.PreviewBytes = int(n)
+	q.enc, err = encodings(c)
 	return err
 }
 

@@ -72,7 +72,7 @@ var fetchMedia = []string{"application/json", ndjson, batchMedia}
 
 var fetchQuery = []string{
 	"offset", "timestamp", "max_records", "max_bytes", "min_bytes", "wait_ms", "isolation",
-	"encoding", "key_encoding", "header_encoding",
+	"encoding", "key_encoding", "header_encoding", "preview_bytes",
 }
 
 // fetchRecords reads records of one partition.
@@ -93,6 +93,7 @@ var fetchQuery = []string{
 //	@Param			encoding		query		string	false	"how values are given. auto: the bytes of one JSON object or array as JSON, other UTF-8 (a stored number or true included) as a string, the rest as base64; json also gives numbers and literals back as they were"	Enums(auto, json, text, base64)	default(auto)
 //	@Param			key_encoding	query		string	false	"how keys are given"	Enums(auto, json, text, base64)	default(auto)
 //	@Param			header_encoding	query		string	false	"how header values are given"	Enums(auto, json, text, base64)	default(auto)
+//	@Param			preview_bytes	query		int		false	"cut each key, value and header value to so many bytes; each record then tells its lengths. Batches come whole"	minimum(0)	maximum(1048576)
 //	@Success		200				{object}	FetchAnswer
 //	@Header			200				{integer}	Tidewire-Next-Offset		"of batches: where the next read goes on"
 //	@Header			200				{integer}	Tidewire-High-Watermark		"of batches"
@@ -152,7 +153,7 @@ func (a *API) fetchRequest(c *route.Call) (*broker.FetchRequest, recordjson.Enco
 	}
 	req.MaxRecords, req.MaxBytes, req.MinBytes = int(records), int(bytes), int(least)
 	req.Wait = time.Duration(wait) * time.Millisecond
-	enc, err = Encodings(c)
+	enc, err = encodings(c)
 	return req, enc, err
 }
 
@@ -217,4 +218,18 @@ func Encodings(c *route.Call) (recordjson.Encodings, error) {
 		}
 	}
 	return enc, nil
+}
+
+// encodings is Encodings with preview_bytes.
+func encodings(c *route.Call) (recordjson.Encodings, error) {
+	enc, err := Encodings(c)
+	if err != nil {
+		return enc, err
+	}
+	if _, enc.Preview = c.Only("preview_bytes"); !enc.Preview {
+		return enc, nil
+	}
+	n, err := c.QueryInt("preview_bytes", route.IntRange{Def: 0, Min: 0, Max: maxPreviewBytes})
+	enc.PreviewBytes = int(n)
+	return enc, err
 }

@@ -12,7 +12,7 @@ import (
 )
 
 var (
-	recordQuery = []string{"isolation", "encoding", "key_encoding", "header_encoding"}
+	recordQuery = []string{"isolation", "encoding", "key_encoding", "header_encoding", "preview_bytes"}
 	recordMedia = []string{"application/json", mediaBytes}
 )
 
@@ -29,6 +29,7 @@ var (
 //	@Param			encoding		query		string	false	"how the value is given"	Enums(auto, json, text, base64)	default(auto)
 //	@Param			key_encoding	query		string	false	"how the key is given"	Enums(auto, json, text, base64)	default(auto)
 //	@Param			header_encoding	query		string	false	"how header values are given"	Enums(auto, json, text, base64)	default(auto)
+//	@Param			preview_bytes	query		int		false	"cut each key, value and header value to so many bytes; the record then tells its lengths. application/octet-stream comes whole"	minimum(0)	maximum(1048576)
 //	@Success		200				{object}	RecordView
 //	@Success		204				"application/octet-stream of a record whose value is null"
 //	@Router			/v1/topics/{topic}/partitions/{partition}/records/{offset} [get]
@@ -48,7 +49,7 @@ func (a *API) getRecord(c *route.Call) error {
 	if req.Isolation, err = Isolation(c); err != nil {
 		return err
 	}
-	enc, err := Encodings(c)
+	enc, err := encodings(c)
 	if err != nil {
 		return err
 	}

@@ -261,6 +261,17 @@ func TestPreviews(t *testing.T) {
 	require.Nil(t, a.browse(path, "").Records[0].Preview)
 	cut := decoded(t, a.get(path+"/records?preview_bytes=3"), 200)["records"].([]any)[0]
 	wants(t, a.post(path+"/records", object{"records": []any{cut}}), 422, "invalid-argument")
+
+	one := path + "/partitions/0/records"
+	require.Equal(t, cut, decoded(t, a.get(one+"?offset=0&preview_bytes=3"), 200)["records"].([]any)[0], "a fetch gives the same")
+	require.Equal(t, cut, decoded(t, a.get(one+"/0?preview_bytes=3"), 200))
+	line, _, _ := strings.Cut(string(wants(t, a.getAs("application/x-ndjson", one+"?offset=0&preview_bytes=3"), 200, "").Body), "\n")
+	require.Contains(t, line, `"truncated":true`)
+	require.Len(t, wants(t, a.getAs("application/octet-stream", one+"/0?preview_bytes=3"), 200, "").Body, 111, "bytes come whole")
+	for _, bad := range []string{"-1", "1048577", "x", ""} {
+		wants(t, a.get(one+"?offset=0&preview_bytes="+bad), 422, "invalid-argument")
+		wants(t, a.get(one+"/0?preview_bytes="+bad), 422, "invalid-argument")
+	}
 }
 
 // A search that finds little ends after its time with what it has and a cursor.

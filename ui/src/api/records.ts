@@ -130,7 +130,7 @@ export async function readPage(ask: Ask, signal: AbortSignal, progress: (page: P
 
 /** A page of one partition from an offset on. */
 async function readFrom(topic: string, partition: number, offset: number, signal: AbortSignal): Promise<Page> {
-  const params = new URLSearchParams({ ...text, offset: String(offset), max_records: String(pageSize) });
+  const params = new URLSearchParams({ ...text, offset: String(offset), max_records: String(pageSize), preview_bytes: String(previewBytes) });
   const answer = await (await call(`/v1/topics/${encodeURIComponent(topic)}/partitions/${partition}/records?${params}`, { signal })).json();
   const { records, next_offset, high_watermark } = answer as { records: Rec[]; next_offset: number; high_watermark: number };
   return { records, next: null, prev: null, reason: next_offset >= high_watermark ? "latest" : "max-records", cursor: null, scanned: null };
@@ -141,9 +141,11 @@ export const recordPath = (topic: string, id: string): string => {
   return `/v1/topics/${encodeURIComponent(topic)}/partitions/${partition}/records/${offset}`;
 };
 
-/** One record, whole. */
-export async function readRecord(topic: string, id: string, signal?: AbortSignal): Promise<Rec> {
-  return (await call(`${recordPath(topic, id)}?${new URLSearchParams(text)}`, { signal })).json();
+/** One record: whole, or of each of its parts the first bytes, with their lengths in `preview`. */
+export async function readRecord(topic: string, id: string, signal?: AbortSignal, firstBytes?: number): Promise<Rec> {
+  const params = new URLSearchParams(text);
+  if (firstBytes !== undefined) params.set("preview_bytes", String(firstBytes));
+  return (await call(`${recordPath(topic, id)}?${params}`, { signal })).json();
 }
 
 /** A record in the form that produce takes, with equal bytes: `as it is` in the sense of the API. */

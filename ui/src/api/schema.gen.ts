@@ -6289,6 +6289,8 @@ export interface operations {
                 key_encoding?: "auto" | "json" | "text" | "base64";
                 /** @description how header values are given */
                 header_encoding?: "auto" | "json" | "text" | "base64";
+                /** @description cut each key, value and header value to so many bytes; each record then tells its lengths. Batches come whole */
+                preview_bytes?: number;
             };
             header?: never;
             path: {
@@ -6562,6 +6564,8 @@ export interface operations {
                 key_encoding?: "auto" | "json" | "text" | "base64";
                 /** @description how header values are given */
                 header_encoding?: "auto" | "json" | "text" | "base64";
+                /** @description cut each key, value and header value to so many bytes; the record then tells its lengths. application/octet-stream comes whole */
+                preview_bytes?: number;
             };
             header?: never;
             path: {

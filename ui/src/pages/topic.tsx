@@ -2,7 +2,7 @@ import { Group, Text } from "@mantine/core";
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { Outlet, useParams, useRouterState } from "@tanstack/react-router";
 import { Trash2 } from "lucide-react";
-import { useState } from "react";
+import { useEffect, useState } from "react";
 import { topicQuery } from "../app/queries";
 import { type Key, useT } from "../i18n";
 import { bytes, count } from "../lib/format";
@@ -33,6 +33,11 @@ export function TopicLayout() {
   const [deleting, setDeleting] = useState(false);
   const state = useQuery(topicQuery(topic));
   const may = useMay(state.data?.actions, `topic:${topic}`);
+  useEffect(() => {
+    // The page that is opened next most often: its part of the console is there by then.
+    const soon = setTimeout(() => void import("./messages").catch(() => {}), 200); // the click tells of a failure
+    return () => clearTimeout(soon);
+  }, []);
   const path = useRouterState({ select: (s) => s.location.pathname });
   const current = path.slice(path.lastIndexOf("/") + 1);
   if (state.error && !state.data)

@@ -26,6 +26,12 @@ const most = 200_000;
 /** Of bytes so many are laid out, at five characters each. */
 const mostBytes = most / 5;
 
+/**
+ * Of each part so many bytes are read at first: all that is laid out, even of characters of
+ * four bytes. To read 20 MB of JSON would hold up the page for a second.
+ */
+const firstBytes = most * 4;
+
 function inView(whole: Field, view: View): { text: string; odd: boolean } {
   // Cut before anything is made of it: 20 MB in hex would be 60 MB of text.
   const field = whole.value !== null && whole.value.length > most ? { ...whole, value: whole.value.slice(0, most) } : whole;
@@ -71,7 +77,7 @@ function Body({ record, view }: { record: Rec; view: View }) {
     );
   const value = payloadOf(record);
   const { text, odd } = inView(value, view);
-  const size = sizeOf(value);
+  const size = record.preview?.value_bytes ?? sizeOf(value);
   const asBytes = view === "hex" || value.encoding === "base64";
   const cut = asBytes ? size > mostBytes : (value.value?.length ?? 0) > most;
   return (
@@ -86,7 +92,7 @@ function Body({ record, view }: { record: Rec; view: View }) {
   );
 }
 
-/** One record, whole, with what can be done with it. */
+/** One record, with what can be done with it; of a large one the beginning is shown. */
 export default function RecordDrawer({ topic, id, close }: { topic: string; id: string; close: () => void }) {
   const t = useT();
   const [view, setView] = useState<View>("pretty");
@@ -94,12 +100,20 @@ export default function RecordDrawer({ topic, id, close }: { topic: string; id: 
   const may = useMay(state.data?.actions, `topic:${topic}`);
   const record = useQuery({
     queryKey: ["record", topic, id],
-    queryFn: ({ signal }) => readRecord(topic, id, signal),
+    queryFn: ({ signal }) => readRecord(topic, id, signal, firstBytes),
     staleTime: 60_000,
     gcTime: 10_000,
     placeholderData: undefined,
   });
   const [partition, offset] = id.split(":");
+  const copyValue = async (shown: Rec) => {
+    try {
+      const whole = shown.preview?.truncated ? await readRecord(topic, id) : shown;
+      await copyText(whole.value ?? "");
+    } catch (error) {
+      failed(t("record.copyValue"), error);
+    }
+  };
   const download = async () => {
     try {
       const answer = await call(recordPath(topic, id), { headers: { Accept: "application/octet-stream" } });
@@ -145,13 +159,13 @@ export default function RecordDrawer({ topic, id, close }: { topic: string; id: 
                 <Table.Tr>
                   <Table.Th>{t("record.size")}</Table.Th>
                   <Table.Td>
-                    {bytes(sizeOf(keyOf(r)))} + {bytes(sizeOf(payloadOf(r)))}
+                    {bytes(r.preview?.key_bytes ?? sizeOf(keyOf(r)))} + {bytes(r.preview?.value_bytes ?? sizeOf(payloadOf(r)))}
                   </Table.Td>
                 </Table.Tr>
               </Table.Tbody>
             </Table>
             <Group gap="xs">
-              <Button size="compact-sm" variant="default" onClick={() => copyText(r.value ?? "")}>
+              <Button size="compact-sm" variant="default" onClick={() => copyValue(r)}>
                 {t("record.copyValue")}
               </Button>
               <Button size="compact-sm" variant="default" leftSection={<Download size={14} aria-hidden />} onClick={download}>
@@ -202,7 +216,7 @@ export default function RecordDrawer({ topic, id, close }: { topic: string; id: 
                 size="compact-sm"
                 request={() => ({ method: "GET", path: recordPath(topic, id) })}
                 cli={() => `tidewire consume ${topic} --from earliest -o json`}
-                json={() => asInput(r)}
+                json={r.preview?.truncated ? undefined : () => asInput(r)}
               />
             </Group>
             <SegmentedControl
