@@ -130,7 +130,12 @@ export async function readPage(ask: Ask, signal: AbortSignal, progress: (page: P
 
 /** A page of one partition from an offset on. */
 async function readFrom(topic: string, partition: number, offset: number, signal: AbortSignal): Promise<Page> {
-  const params = new URLSearchParams({ ...text, offset: String(offset), max_records: String(pageSize), preview_bytes: String(previewBytes) });
+  const params = new URLSearchParams({
+    ...text,
+    offset: String(offset),
+    max_records: String(pageSize),
+    preview_bytes: String(previewBytes),
+  });
   const answer = await (await call(`/v1/topics/${encodeURIComponent(topic)}/partitions/${partition}/records?${params}`, { signal })).json();
   const { records, next_offset, high_watermark } = answer as { records: Rec[]; next_offset: number; high_watermark: number };
   return { records, next: null, prev: null, reason: next_offset >= high_watermark ? "latest" : "max-records", cursor: null, scanned: null };
