@@ -90,6 +90,7 @@ test("a topic is made, written to, found, opened and deleted without a mouse", a
   await tabTo("Produce");
   await press("Enter");
   await page.waitForURL("**/by-keyboard/produce");
+  await page.getByLabel("Value", { exact: true }).first().waitFor();
   await tabTo("Value");
   await page.keyboard.type("typed by keyboard");
   await tabTo("Send");
@@ -97,7 +98,7 @@ test("a topic is made, written to, found, opened and deleted without a mouse", a
   await page.getByText("1 record stored").waitFor();
   await page.evaluate(() => (document.activeElement as HTMLElement | null)?.blur());
   await press("g", "t");
-  await page.waitForURL("**/ui/topics");
+  await page.locator("[data-search]").waitFor();
   await press("/");
   await page.keyboard.type("by-key");
   await page.waitForURL(/q=by-key/);
