@@ -15,7 +15,7 @@ func (l *Log) ExpireProducers(now int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.cutting {
-		l.prods.Expire(now, l.store.tuning.Load().ProducerIDExpiration.Milliseconds())
+		l.prods.Expire(now, l.store.tuning.Load().ProducerIDExpiration.Milliseconds(), l.HighWatermark())
 	}
 }
 

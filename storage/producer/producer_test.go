@@ -117,8 +117,28 @@ func TestASnapshotBringsTheStateBack(t *testing.T) {
 	k.Note(&earlier)
 	require.True(t, k.KeepsData(0, 24))
 	require.True(t, k.KeepsData(0, 18))
-	again.Expire(1000, 10)
+	again.Expire(1000, 10, 1<<62)
 	require.Equal(t, 2, again.Len(), "their transactions are open")
+}
+
+// Else a snapshot would not tell that the marker may yet be cut off, and what it ended be
+// compacted meanwhile.
+func TestAProducerWhoseMarkerIsNotBelowTheHighWatermarkIsNotForgotten(t *testing.T) {
+	t.Parallel()
+	var s State
+	h := header(7, 0, 0, 2)
+	h.Attributes = record.AttrTransactional
+	s.apply(h, nil, 1)
+	end := header(7, 0, -1, 1)
+	end.BaseOffset = 2
+	end.Attributes = record.AttrTransactional | record.AttrControl
+	s.apply(end, &record.Marker{Type: record.ControlCommit}, 1)
+	s.Commit(2)
+	require.EqualValues(t, 0, s.LastStable(2))
+	s.Expire(1<<40, 10, 2)
+	require.Equal(t, 1, s.Len())
+	s.Expire(1<<40, 10, 3)
+	require.Zero(t, s.Len())
 }
 
 // Compaction keeps the last batch of a producer without its records, and may have removed

@@ -365,10 +365,17 @@ func (s *State) publish(hw model.Offset) {
 }
 
 // Expire forgets producers of which nothing was heard for after milliseconds, unless a
-// transaction is open.
-func (s *State) Expire(now, after int64) {
+// transaction is open, or has ended by a marker that is not below hw: a snapshot without
+// them would not tell that it holds the last stable offset back.
+func (s *State) Expire(now, after int64, hw model.Offset) {
+	held := map[model.ProducerID]bool{}
+	for _, t := range s.done {
+		if t.last >= hw {
+			held[t.id] = true
+		}
+	}
 	for id, p := range s.byID {
-		if p.TxnFirst < 0 && now-max(p.lastTs, p.seen) >= after {
+		if p.TxnFirst < 0 && !held[id] && now-max(p.lastTs, p.seen) >= after {
 			delete(s.byID, id)
 		}
 	}

@@ -446,8 +446,14 @@ func (s *sim) present() (there map[model.Offset]bool, horizons map[model.Offset]
 func (s *sim) expire() {
 	s.l.ExpireProducers(s.now() + 2*idle.Milliseconds())
 	f := s.h.derive()
+	hw := s.l.HighWatermark()
 	for pid := range model.ProducerID(producers) {
 		if _, open := f.open[pid]; open {
+			continue
+		}
+		// The end of one that is not below the high watermark may yet be cut off.
+		if slices.ContainsFunc(f.txns, func(t span) bool { return t.pid == pid && t.last >= hw }) {
+			s.h.murky[pid] = s.h.used[pid]
 			continue
 		}
 		if _, known := f.epoch[pid]; known {
