@@ -189,6 +189,21 @@ func (l *Log) refreshSnapshot() error {
 	return fsx.WriteFile(l.store.fs, l.snapshotPath(off), s.Encode())
 }
 
+// settleTxns lets the newest snapshot say what a rebuilt index of aborted transactions has,
+// which may be less: an index keeps a transaction whose last record compaction has taken
+// until it is made anew.
+func (r *recovery) settleTxns() error {
+	if !r.rebuilt {
+		return nil
+	}
+	err := r.l.refreshSnapshot()
+	if fsx.IsNoSpace(err) || fsx.IsNoDescriptor(err) {
+		r.l.store.log.Warn("producer snapshot not written", "log", r.l.name, "err", err)
+		return nil
+	}
+	return err
+}
+
 // settleCleaning completes or takes back, before a log is recovered, what a pass of
 // compaction was at when the process ended. A segment whose log has its .swap name is
 // whole, and so are its indexes; those without .swap names have their own already.
