@@ -691,14 +691,7 @@ func TestASnapshotFollowsAnIndexOfAbortsMadeAnew(t *testing.T) {
 	end := l.LogEnd()
 	require.NoError(t, h.stop())
 
-	newest := func() *producer.Snapshot {
-		b, err := fsx.ReadFile(mem, path.Join(logDir, baseName(end)+snapshotSuffix), producer.MaxSnapshot)
-		require.NoError(t, err)
-		s, err := producer.DecodeSnapshot(b, end)
-		require.NoError(t, err)
-		return s
-	}
-	txns := newest().Txns
+	txns := snapshotAt(t, mem, end).Txns
 	require.Len(t, txns, 1)
 	require.NoError(t, mem.Remove(path.Join(logDir, baseName(txns[0].Base)+txnIndexSuffix)))
 	h.start()
@@ -707,5 +700,51 @@ func TestASnapshotFollowsAnIndexOfAbortsMadeAnew(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, got)
 	require.NoError(t, h.stop())
-	require.Empty(t, newest().Txns)
+	require.Empty(t, snapshotAt(t, mem, end).Txns)
+}
+
+func snapshotAt(t *testing.T, fsys fsx.FS, off model.Offset) *producer.Snapshot {
+	t.Helper()
+	b, err := fsx.ReadFile(fsys, path.Join(logDir, baseName(off)+snapshotSuffix), producer.MaxSnapshot)
+	require.NoError(t, err)
+	s, err := producer.DecodeSnapshot(b, off)
+	require.NoError(t, err)
+	return s
+}
+
+// A snapshot that waits for a sync while compaction takes the last of a transaction says
+// that it is gone.
+func TestASnapshotThatWaitsFollowsCompaction(t *testing.T) {
+	t.Parallel()
+	mem := fsx.NewMem()
+	h := newHarness(t, mem, "/data")
+	h.store.o.SyncInterval = time.Hour
+	small, large := Config{SegmentBytes: 1, FileDeleteDelayMs: -1}, Config{FileDeleteDelayMs: -1}
+	l := h.open(small)
+	mustAppend(t, l, tbatch(1, 0, 0, 1))
+	mustAppend(t, l, marker(1, 0, record.ControlAbort, 0))
+	mustAppend(t, l, pbatch(1, 0, 1, 1))
+	for i := range int64(2) { // first the record goes, then the marker is given its horizon
+		l.SetConfig(small)
+		mustAppend(t, l, batch(t, record.None, i))
+		waitStable(t, l)
+		l.SetHighWatermark(l.LogEnd())
+		l.SetConfig(large) // segments are merged, or each would keep its last batch
+		mustClean(t, l, 1000)
+	}
+	l.SetConfig(small)
+	mustAppend(t, l, batch(t, record.None, 2))
+	at := l.LogEnd() - 1
+	l.SetHighWatermark(l.LogEnd())
+	ok, err := fsx.Exists(mem, path.Join(logDir, baseName(at)+snapshotSuffix))
+	require.NoError(t, err)
+	require.False(t, ok, "the snapshot waits")
+	l.SetConfig(large)
+	mustClean(t, l, 1<<50)
+	waitStable(t, l)
+	got, err := l.AbortedTransactions(0, l.LogEnd())
+	require.NoError(t, err)
+	require.Empty(t, got)
+	require.Empty(t, snapshotAt(t, mem, at).Txns)
+	require.NoError(t, h.stop())
 }
