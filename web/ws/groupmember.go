@@ -49,7 +49,7 @@ type groupMember struct {
 
 // join makes the socket a member of a group, or has it go on as one.
 func (s *session) join(ctx context.Context, want *subscription) error {
-	w := &want.wanted
+	w := want.wanted
 	at := "/"
 	if s.conn == nil {
 		at = "query:"

@@ -547,7 +547,7 @@ func (s *session) onAuth(ctx context.Context, id json.RawMessage, c authCmd) *en
 	case p.Name != s.user:
 		return s.failed(model.Errorf(model.Unauthenticated, "the token belongs to another user"))
 	}
-	caller.Principal = p
+	caller.Principal, caller.Credential = p, auth.Kept(caller.Credential)
 	s.stream.SetCaller(caller)
 	s.expires, s.warned = p.ExpiresAt, false
 	answer := AuthenticatedFrame{AnswerFrame: AnswerFrame{"authenticated", id}}
