@@ -24,12 +24,29 @@ type bearer struct {
 }
 
 // Kept is the credential for a call that outlives its request: it does not keep the request's
-// header in memory, of which a token is a part.
+// header in memory, of which a token is a part, nor the text of a token that was verified.
 func Kept(c Credential) Credential {
-	if b, ok := c.(*bearer); ok {
-		return &bearer{b.tokens, strings.Clone(b.token)}
+	b, ok := c.(*bearer)
+	if !ok {
+		return c
 	}
-	return c
+	h := hashToken(b.token)
+	if v := b.tokens.cache.get(&h); v != nil {
+		return &kept{b.tokens, h, v}
+	}
+	return &bearer{b.tokens, strings.Clone(b.token)}
+}
+
+// kept is a bearer token without its text, as it was when its signature was good. What can
+// change since is checked on every use, as with the Seen of a connection.
+type kept struct {
+	tokens *Tokens
+	hash   tokenHash
+	v      *verified
+}
+
+func (k *kept) Verify(ctx context.Context) (*Principal, error) {
+	return k.tokens.use(ctx, &k.hash, k.v)
 }
 
 func (b *bearer) Verify(ctx context.Context) (*Principal, error) {

@@ -71,6 +71,12 @@ func (b *Broker) Guard(c Caller, needs ...Need) *Guard {
 	return b.guard(c, partition.NewWatcher(), needs)
 }
 
+// GuardCalling is Guard, with a function that is called in the place of Changed, under locks: it
+// may not block, and not call the broker.
+func (b *Broker) GuardCalling(c Caller, changed func(), needs ...Need) *Guard {
+	return b.guard(c, partition.NewCaller(changed), needs)
+}
+
 func (b *Broker) guard(c Caller, w *partition.Watcher, needs []Need) *Guard {
 	g := &Guard{b: b, watcher: w}
 	g.SetCaller(c)

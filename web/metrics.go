@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"tidewire/api/route"
 	"tidewire/internal/inflight"
 )
 
@@ -78,14 +79,28 @@ func (m *Metrics) Handler() http.Handler {
 // observe counts a request once it is answered.
 func (m *Metrics) observe(g *gin.Context) {
 	start := time.Now()
-	m.running.Add(1)
-	defer m.running.Add(-1)
-	g.Next()
-	route := g.FullPath()
-	if route == "" {
-		route = "none"
+	p := route.ParkingOf(g.Request)
+	if p == nil || p.Since().IsZero() {
+		m.running.Add(1)
+	} else {
+		start = p.Since()
 	}
-	o := m.of(series{route, knownMethod(g.Request.Method), g.Writer.Status()})
+	parks := false
+	defer func() {
+		if !parks {
+			m.running.Add(-1)
+		}
+	}()
+	g.Next()
+	if parks = p != nil && p.Parks(); parks { // it is still under way
+		p.Keep(start)
+		return
+	}
+	path := g.FullPath()
+	if path == "" {
+		path = "none"
+	}
+	o := m.of(series{path, knownMethod(g.Request.Method), g.Writer.Status()})
 	o.requests.Inc()
 	o.seconds.Observe(time.Since(start).Seconds())
 }

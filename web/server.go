@@ -95,6 +95,7 @@ func New(c Config) (*Server, error) {
 	}
 	server.plain = h1.New(s, c.Logger)
 	server.plain.Remember(route.MemoryKey, func() any { return new(route.Memory) })
+	server.plain.Park(route.ParkingKey)
 	server.plain.Limit(seats{server.seats})
 	return server, nil
 }
@@ -198,7 +199,13 @@ func router(c Config) (*gin.Engine, error) {
 func accessLog(logger *slog.Logger) gin.HandlerFunc {
 	return func(g *gin.Context) {
 		start := time.Now()
-		g.Next()
+		p := route.ParkingOf(g.Request)
+		if p != nil && !p.Since().IsZero() {
+			start = p.Since()
+		}
+		if g.Next(); p != nil && p.Parks() {
+			return // the metrics, which every request goes through before, keep since when
+		}
 		logger.Debug("request", "method", g.Request.Method, "path", g.Request.URL.Path, "status", g.Writer.Status(),
 			"bytes", max(g.Writer.Size(), 0), "took", time.Since(start), "client", g.ClientIP(),
 			"request_id", g.Writer.Header().Get("X-Request-Id"))

@@ -1,6 +1,7 @@
 package groups
 
 import (
+	"context"
 	"time"
 
 	"tidewire/api/recordanswer"
@@ -216,12 +217,22 @@ func (d *Door) asked(c *route.Call, in *PollInput) (*reading, error) {
 
 // answer polls and gives the records while they are read.
 func (d *Door) answer(c *route.Call, r *reading) error {
+	return give(c, r.enc, func(ctx context.Context, visit coordinator.Visit) (*coordinator.PollResult, *coordinator.Waiting, error) {
+		return d.groups.PollLater(ctx, &r.req, visit, c.Waker())
+	})
+}
+
+// give gives what a poll does, or parks the call while the poll waits.
+func give(c *route.Call, enc recordjson.Encodings, poll func(context.Context, coordinator.Visit) (*coordinator.PollResult, *coordinator.Waiting, error)) error {
 	out := recordanswer.New(c, route.JSONOnly, false)
 	defer out.Release()
 	var meta recordjson.Meta
-	got, err := d.groups.Poll(out.Context(), &r.req, func(p group.Held, rec *record.Record, logAppendTime bool) {
+	got, waiting, err := poll(out.Context(), func(p group.Held, rec *record.Record, logAppendTime bool) {
 		meta.Topic, meta.Partition, meta.LogAppendTime = p.Name, p.Index, logAppendTime
-		out.Record(&meta, rec, r.enc)
+		out.Record(&meta, rec, enc)
 	})
+	if waiting != nil {
+		return c.Park(func(c *route.Call) error { return give(c, enc, waiting.Resume) })
+	}
 	return out.End(err, func(b []byte) []byte { return append(appendRest(b, got), '\n') })
 }

@@ -137,6 +137,9 @@ func (g *Gate) answer(c *Call) error {
 
 // run makes the checks in the order of precedence that the contract fixes.
 func (g *Gate) run(c *Call) error {
+	if then, ok := c.resumed(); ok {
+		return then(c)
+	}
 	known, queryErr := c.parseQuery()
 	if err := g.authenticate(c); err != nil {
 		return err

@@ -451,10 +451,8 @@ func (a *actor) close(why error) {
 	a.closeLocked(why)
 }
 
-// enter begins a poll of a member, and ends the one that is under way. woken is called when the
-// poll is to look again; nil: it waits for that itself.
-func (a *actor) enter(member string, woken func()) (*poll, error) {
-	p := &poll{member: member, changed: make(chan struct{}, 1), ended: make(chan struct{}), woken: woken}
+// enter makes a poll that of its member, and ends the one that is under way.
+func (a *actor) enter(p *poll) (*poll, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.gone != nil {
@@ -463,14 +461,22 @@ func (a *actor) enter(member string, woken func()) (*poll, error) {
 	if a.polls == nil {
 		a.polls = map[string]*poll{}
 	}
-	if before := a.polls[member]; before != nil {
-		close(before.ended)
-		if before.woken != nil {
-			before.woken()
+	if before := a.polls[p.member]; before != nil {
+		before.replace()
+	}
+	a.polls[p.member] = p
+	return p, nil
+}
+
+// rouse wakes polls that have no goroutine to see that the node stops.
+func (a *actor) rouse() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, p := range a.polls {
+		if p.sleeps {
+			p.woken()
 		}
 	}
-	a.polls[member] = p
-	return p, nil
 }
 
 // leave ends a poll.

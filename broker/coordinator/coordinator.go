@@ -134,7 +134,16 @@ func (c *Coordinator) Start() {
 }
 
 // Drain makes waiting polls answer with what is there.
-func (c *Coordinator) Drain() { c.once.Do(func() { close(c.stopped) }) }
+func (c *Coordinator) Drain() {
+	c.once.Do(func() {
+		close(c.stopped)
+		for _, s := range c.current() {
+			for _, a := range s.all() {
+				a.rouse()
+			}
+		}
+	})
+}
 
 // Stop ends what waits and forgets all groups; their state is in the log. The group's context
 // must have ended before.

@@ -37,7 +37,7 @@
 // registration, which new records of any of its partitions, a change of its assignment, a later
 // poll of the member, the end of the caller's credential, and the node's stop wake. While it
 // waits it has no memory of records: they are counted, and read once it is known that the poll
-// may be answered.
+// may be answered. Nor has it a goroutine where its door can go on with it later (PollLater).
 //
 // # State and locks
 //

@@ -169,6 +169,8 @@ type node struct {
 	once   sync.Once
 	out    *bytes.Buffer
 	skew   *atomic.Int64 // of the wall clock, ns
+	keeps  bool          // polls keep their goroutines while they wait
+	slept  atomic.Int64  // how often one has waited without
 }
 
 var caller = broker.Caller{Principal: &auth.Principal{Name: "alice"}, Host: "127.0.0.1"}
@@ -189,7 +191,7 @@ func startNode(t testing.TB, q *quorum, fs *fsx.Mem) *node {
 func startOver(t testing.TB, q *quorum, fs fsx.FS, dir string) *node {
 	t.Helper()
 	q.register(t)
-	n := &node{t: t, quorum: q, rights: &rights{}, faults: fsx.NewInject(fs, nil), group: lifecycle.New(context.Background()), disk: lifecycle.New(context.Background()), out: &bytes.Buffer{}, skew: &atomic.Int64{}}
+	n := &node{t: t, keeps: strings.HasSuffix(t.Name(), strings.ReplaceAll(keeping, " ", "_")), quorum: q, rights: &rights{}, faults: fsx.NewInject(fs, nil), group: lifecycle.New(context.Background()), disk: lifecycle.New(context.Background()), out: &bytes.Buffer{}, skew: &atomic.Int64{}}
 	n.gate = &gate{FS: n.faults}
 	now := func() time.Time { return time.Now().Add(time.Duration(n.skew.Load())) }
 	logger := slog.New(slog.NewTextHandler(n.out, nil))
@@ -284,9 +286,29 @@ type got struct {
 
 func (m *member) try(ctx context.Context, req *PollRequest) (got, error) {
 	var g got
-	res, err := m.n.Poll(ctx, req, func(p group.Held, r *record.Record, _ bool) {
+	visit := func(p group.Held, r *record.Record, _ bool) {
 		g.records = append(g.records, fmt.Sprintf("%s/%d/%d=%s", p.Name, p.Index, r.Offset, r.Value))
+	}
+	if m.n.keeps {
+		res, err := m.n.Poll(ctx, req, visit)
+		g.PollResult = res
+		return g, err
+	}
+	woken := make(chan struct{}, 1)
+	res, waiting, err := m.n.PollLater(ctx, req, visit, func() {
+		select {
+		case woken <- struct{}{}:
+		default:
+		}
 	})
+	for waiting != nil {
+		m.n.slept.Add(1)
+		select {
+		case <-woken:
+		case <-ctx.Done():
+		}
+		res, waiting, err = waiting.Resume(ctx, visit)
+	}
 	g.PollResult = res
 	return g, err
 }
@@ -333,6 +355,17 @@ func bubble(t *testing.T, fn func(t *testing.T)) {
 	t.Parallel()
 	synctest.Test(t, fn)
 }
+
+// bothWays runs a test with polls that keep their goroutines, and with those that wait without.
+func bothWays(t *testing.T, fn func(t *testing.T)) {
+	t.Helper()
+	t.Parallel()
+	for _, way := range []string{keeping, "without a goroutine"} {
+		t.Run(way, func(t *testing.T) { bubble(t, fn) })
+	}
+}
+
+const keeping = "in a goroutine"
 
 func code(t testing.TB, want model.Code, err error) *model.Error {
 	t.Helper()

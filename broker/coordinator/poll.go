@@ -2,6 +2,8 @@ package coordinator
 
 import (
 	"context"
+	"errors"
+	"sync/atomic"
 	"time"
 
 	"tidewire/broker"
@@ -15,30 +17,24 @@ import (
 // poll is a member's poll under way, as others see it.
 type poll struct {
 	member  string
-	changed chan struct{} // receives when the member's assignment may have changed
-	ended   chan struct{} // closed by the poll that takes its place
-	woken   func()        // called in the place of changed, and after ended; nil: a poll that waits
+	woken   func() // called after each change of what follows; under locks
+	sleeps  bool   // it waits without a goroutine, and has to be woken when the node stops
+	changed atomic.Bool
+	over    atomic.Bool // a later poll has taken its place
 }
 
+// wake tells that the member's assignment may have changed.
 func (p *poll) wake() {
-	if p.woken != nil {
-		p.woken()
-		return
-	}
-	select {
-	case p.changed <- struct{}{}:
-	default:
-	}
+	p.changed.Store(true)
+	p.woken()
 }
 
-func (p *poll) replaced() bool {
-	select {
-	case <-p.ended:
-		return true
-	default:
-		return false
-	}
+func (p *poll) replace() {
+	p.over.Store(true)
+	p.woken()
 }
+
+func (p *poll) replaced() bool { return p.over.Load() }
 
 // polling is a poll, as its own goroutine goes through it.
 type polling struct {
@@ -55,9 +51,22 @@ type polling struct {
 	watcher  *partition.Watcher
 	explicit bool // the member names its topics: one that it may not read is an error
 	got      group.PollResult
+	before   *group.Assignment // of the look before this one; nil: none
 	sources  []source
 	out      *PollResult
+
+	// What the wait looks for calls woken. That wakes whoever waits in its goroutine by signal,
+	// and else by caller.
+	signal  chan struct{}
+	caller  func()
+	suspect atomic.Bool // the guard says that the poll may have to end
+	waiting bool
+	parked  bool
+	timer   *time.Timer // of the wait
 }
+
+// errParked ends a turn of a poll that waits without a goroutine.
+var errParked = errors.New("the poll waits without a goroutine")
 
 // Poll is a member's poll: a heartbeat for as long as it takes, which commits what the cursor
 // covers (with auto-commit), releases what the answer of the cursor named as being revoked,
@@ -73,6 +82,63 @@ type polling struct {
 // partitions under group.Never, unknown-member, member-expired, fenced, rate-limited (the
 // user's quota, or no memory), leader-unavailable, storage-error, and those of any write.
 func (c *Coordinator) Poll(ctx context.Context, req *PollRequest, visit Visit) (*PollResult, error) {
+	out, _, err := c.PollLater(ctx, req, visit, nil)
+	return out, err
+}
+
+// Waiting is a poll that waits without a goroutine.
+type Waiting polling
+
+// PollLater is Poll for who needs no goroutine while it waits: then it gives the poll, which has
+// to go on by Resume once woken was called, or the client is gone. woken may be called at any time
+// until the poll is over, more than once and under locks: it must not block, and not call the
+// coordinator. A poll that waits for more than one byte keeps its goroutine, since each record may
+// wake it, and so does one with Interrupt. woken nil: every poll does.
+func (c *Coordinator) PollLater(ctx context.Context, req *PollRequest, visit Visit, woken func()) (*PollResult, *Waiting, error) {
+	x, err := c.polling(req)
+	if err != nil {
+		return nil, nil, err
+	}
+	if woken != nil && req.MinBytes <= 1 && req.Interrupt == nil {
+		x.caller = woken
+	} else {
+		x.signal = make(chan struct{}, 1)
+	}
+	c.metrics.polls.Add(1)
+	x.watcher = partition.NewCaller(x.woken)
+	x.guard = c.broker.GuardCalling(req.Caller, x.doubt, broker.Need{Operation: metadata.OpRead, Resource: metadata.ResourceGroup, Name: req.Group})
+	return (*Waiting)(x).Resume(ctx, visit)
+}
+
+// Resume goes on with a poll, whose results are those of PollLater. One goroutine at a time may
+// call it, and none once it has given no Waiting.
+func (w *Waiting) Resume(ctx context.Context, visit Visit) (*PollResult, *Waiting, error) {
+	x := (*polling)(w)
+	x.visit, x.parked = visit, false
+	defer func() {
+		if x.visit = nil; !x.parked {
+			x.guard.Close()
+			x.c.metrics.polls.Add(-1)
+		}
+	}()
+	for {
+		err := x.turn(ctx)
+		switch {
+		case err == errParked: //nolint:errorlint // it is never wrapped
+			return nil, w, nil
+		case err != errMoved: //nolint:errorlint // it is never wrapped
+			if err != nil && x.a != nil {
+				x.gone(ctx)
+			}
+			return x.out, nil, err
+		case ctx.Err() != nil:
+			return nil, nil, context.Cause(ctx)
+		}
+	}
+}
+
+// polling begins a poll.
+func (c *Coordinator) polling(req *PollRequest) (*polling, error) {
 	at, err := parseCursor(req.Cursor)
 	if err != nil {
 		return nil, err
@@ -93,66 +159,95 @@ func (c *Coordinator) Poll(ctx context.Context, req *PollRequest, visit Visit) (
 	default:
 		at.Version = 0
 	}
-	x := &polling{c: c, req: req, cursor: at, known: known, visit: visit, deadline: time.Now().Add(req.Wait), watcher: partition.NewWatcher()}
-	c.metrics.polls.Add(1)
-	defer c.metrics.polls.Add(-1)
-	x.guard = c.broker.Guard(req.Caller, broker.Need{Operation: metadata.OpRead, Resource: metadata.ResourceGroup, Name: req.Group})
-	defer x.guard.Close()
-	for {
-		if x.a, err = c.find(ctx, req.Group, false); err != nil {
-			return nil, err
-		}
-		if x.a == nil {
-			return nil, model.Errorf(model.UnknownMember, "the group %q has no member %q", req.Group, req.Member)
-		}
-		if err = x.run(ctx); err != errMoved { //nolint:errorlint // it is never wrapped
-			if err != nil {
-				x.gone(ctx)
-			}
-			return x.out, err
-		}
-		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
-		}
+	return &polling{c: c, req: req, cursor: at, known: known, deadline: time.Now().Add(req.Wait)}, nil
+}
+
+// woken is called when the wait has something to look at.
+func (x *polling) woken() {
+	if x.caller != nil {
+		x.caller()
+		return
+	}
+	select {
+	case x.signal <- struct{}{}:
+	default:
 	}
 }
 
-// run goes through the poll with one actor.
-func (x *polling) run(ctx context.Context) (err error) {
-	if x.req.Watch != nil {
-		x.poll, err = x.req.Watch.enter(x.a)
-	} else {
-		x.poll, err = x.a.enter(x.req.Member, nil)
+// doubt is called when the caller may have lost a right.
+func (x *polling) doubt() {
+	x.suspect.Store(true)
+	x.woken()
+}
+
+// turn goes through the poll with one actor, or on with it.
+func (x *polling) turn(ctx context.Context) (err error) {
+	if x.poll == nil {
+		if err = x.enter(ctx); err != nil {
+			return err
+		}
 	}
+	defer func() {
+		if !x.parked {
+			x.leave()
+		}
+	}()
+	err = x.run(ctx)
+	x.parked = err == errParked //nolint:errorlint // it is never wrapped
+	return err
+}
+
+// enter finds the group's actor and makes the poll its member's.
+func (x *polling) enter(ctx context.Context) error {
+	a, err := x.c.find(ctx, x.req.Group, false)
+	x.a = nil
 	if err != nil {
 		return err
 	}
+	if a == nil {
+		return model.Errorf(model.UnknownMember, "the group %q has no member %q", x.req.Group, x.req.Member)
+	}
+	x.a, x.before = a, nil
+	if x.req.Watch != nil {
+		x.poll, err = x.req.Watch.enter(a)
+	} else {
+		x.poll, err = a.enter(&poll{member: x.req.Member, woken: x.woken, sleeps: x.caller != nil})
+	}
+	return err
+}
+
+func (x *polling) leave() {
+	x.rest()
+	x.unwatch()
 	if x.req.Watch == nil {
-		defer x.a.leave(x.poll)
+		x.a.leave(x.poll)
 	}
-	defer x.unwatch()
-	var end End
-	for before := (*group.Assignment)(nil); ; before = x.got.Assignment {
-		if err := x.look(ctx); err != nil {
+	x.poll = nil
+}
+
+// run goes through the poll, or on with one that waits.
+func (x *polling) run(ctx context.Context) error {
+	for {
+		if !x.waiting {
+			if err := x.look(ctx); err != nil {
+				return err
+			}
+			if x.news(x.before) {
+				return x.answer(ctx, EndChanged)
+			}
+		}
+		again, end, err := x.wait(ctx)
+		switch {
+		case err != nil:
 			return err
+		case !again && end == EndReplaced:
+			x.out = x.result(x.got.Assignment, end)
+			return nil
+		case !again:
+			return x.answer(ctx, end)
 		}
-		if x.news(before) {
-			end = EndChanged
-			break
-		}
-		again, why, err := x.wait(ctx)
-		if err != nil {
-			return err
-		}
-		if end = why; !again {
-			break
-		}
+		x.before = x.got.Assignment
 	}
-	if end == EndReplaced {
-		x.out = x.result(x.got.Assignment, end)
-		return nil
-	}
-	return x.answer(ctx, end)
 }
 
 // news tells whether the assignment is another than the client knows of, or than it was when
@@ -172,6 +267,7 @@ func (x *polling) news(before *group.Assignment) bool {
 
 // look takes the poll to the group, and finds what may be read and from where.
 func (x *polling) look(ctx context.Context) error {
+	x.poll.changed.Store(false) // by what comes before the look
 	preq := group.PollRequest{Member: x.req.Member, Cursor: x.cursor, Wait: max(0, time.Until(x.deadline)), Silent: x.req.Stream}
 	err := x.a.within(ctx, func(g *group.Group, env group.Env) (eff group.Effects, err error) {
 		if x.poll.replaced() { // a later poll may have been here before
@@ -197,42 +293,67 @@ func (x *polling) look(ctx context.Context) error {
 }
 
 // wait returns once there are enough records, the assignment may have changed (again), or it
-// is time to answer.
-func (x *polling) wait(ctx context.Context) (again bool, why End, _ error) {
-	left := time.Until(x.deadline)
-	if left <= 0 || x.enough(ctx) {
-		return false, x.ending(), nil
-	}
-	x.watch()
-	timer := time.NewTimer(left)
-	defer timer.Stop()
-	if err := x.allowed(ctx); err != nil { // what has ended before the guard was there
-		return false, EndRecords, err
-	}
-	for {
-		if x.enough(ctx) {
+// is time to answer; with errParked where the goroutine may end until then.
+func (x *polling) wait(ctx context.Context) (again bool, why End, err error) {
+	if !x.waiting {
+		left := time.Until(x.deadline)
+		if left <= 0 || x.enough(ctx) {
 			return false, x.ending(), nil
 		}
+		x.watch()
+		x.timer = time.AfterFunc(left, x.woken)
+		x.suspect.Store(true) // what has ended before the guard was there
+		x.waiting = true
+	}
+	for {
+		if over, again, why, err := x.over(ctx); over {
+			x.rest()
+			return again, why, err
+		}
+		if x.caller != nil {
+			return false, EndRecords, errParked
+		}
 		select {
-		case <-x.watcher.C():
-		case <-x.poll.changed:
-			return true, EndRecords, nil
-		case <-x.poll.ended:
-			return false, EndReplaced, nil
-		case <-timer.C:
-			return false, EndRecords, nil
+		case <-x.signal:
 		case <-x.req.Interrupt:
+			x.rest()
 			return false, EndRecords, nil
 		case <-x.c.stopped:
-			return false, EndStopping, nil
-		case <-x.guard.Changed():
-			if err := x.allowed(ctx); err != nil {
-				return false, EndRecords, err
-			}
 		case <-ctx.Done():
-			return false, EndRecords, context.Cause(ctx)
 		}
 	}
+}
+
+// rest ends the wait.
+func (x *polling) rest() {
+	if x.waiting {
+		x.timer.Stop()
+		x.waiting, x.timer = false, nil
+	}
+}
+
+// over looks whether a wait is over, and why.
+func (x *polling) over(ctx context.Context) (over, again bool, why End, err error) {
+	if x.suspect.Swap(false) {
+		if err := x.allowed(ctx); err != nil {
+			return true, false, EndRecords, err
+		}
+	}
+	switch {
+	case x.enough(ctx):
+		return true, false, x.ending(), nil
+	case x.poll.replaced():
+		return true, false, EndReplaced, nil
+	case x.poll.changed.Load():
+		return true, true, EndRecords, nil
+	case time.Until(x.deadline) <= 0:
+		return true, false, EndRecords, nil
+	case x.c.draining():
+		return true, false, EndStopping, nil
+	case ctx.Err() != nil:
+		return true, false, EndRecords, context.Cause(ctx)
+	}
+	return false, false, EndRecords, nil
 }
 
 // ending is why a poll that does not wait any more is answered.

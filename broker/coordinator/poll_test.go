@@ -70,7 +70,7 @@ func TestAMemberReadsItsPartitionsAndGoesOnByItsCursor(t *testing.T) {
 }
 
 func TestAWaitingPollEndsAtOnceOnRecords(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	bothWays(t, func(t *testing.T) {
 		n := newNode(t)
 		n.topic("t", 3)
 		m := n.join(joining("g", "t"))
@@ -83,12 +83,13 @@ func TestAWaitingPollEndsAtOnceOnRecords(t *testing.T) {
 		require.NoError(t, p.err)
 		require.Equal(t, []string{"t/2/0=x"}, p.records)
 		require.Less(t, p.took, 21*time.Second)
+		require.Equal(t, !n.keeps, n.slept.Load() > 0)
 		require.NoError(t, n.Heartbeat(t.Context(), "g", m.id))
 	})
 }
 
 func TestAPollAnswersEmptyWhenItsTimeIsOver(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	bothWays(t, func(t *testing.T) {
 		n := newNode(t)
 		n.topic("t", 1)
 		m := n.join(joining("g", "t"))
@@ -104,7 +105,7 @@ func TestAPollAnswersEmptyWhenItsTimeIsOver(t *testing.T) {
 }
 
 func TestMinBytesAreWaitedFor(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	bothWays(t, func(t *testing.T) {
 		n := newNode(t)
 		n.topic("t", 2)
 		m := n.join(joining("g", "t"))
@@ -122,7 +123,7 @@ func TestMinBytesAreWaitedFor(t *testing.T) {
 
 // A second poll of a member ends the first, which is answered without records.
 func TestALaterPollTakesThePlaceOfTheFormer(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	bothWays(t, func(t *testing.T) {
 		n := newNode(t)
 		n.topic("t", 1)
 		m := n.join(joining("g", "t"))
@@ -142,7 +143,7 @@ func TestALaterPollTakesThePlaceOfTheFormer(t *testing.T) {
 }
 
 func TestAWaitingPollEndsWhenItsMemberDoes(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	bothWays(t, func(t *testing.T) {
 		n := newNode(t)
 		n.topic("t", 1)
 		m := n.join(joining("g", "t"))
@@ -165,7 +166,7 @@ func TestAWaitingPollEndsWhenItsMemberDoes(t *testing.T) {
 }
 
 func TestTheNodesStopAnswersWaitingPolls(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	bothWays(t, func(t *testing.T) {
 		n := newNode(t)
 		n.topic("t", 1)
 		m := n.join(joining("g", "t"))
@@ -198,7 +199,7 @@ func TestAStreamsWaitIsInterrupted(t *testing.T) {
 // A client whose connection is cut while its poll waits has been alive until then, and no
 // longer.
 func TestAMemberLivesItsSessionAfterACutPoll(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	bothWays(t, func(t *testing.T) {
 		n := newNode(t)
 		n.topic("t", 1)
 		m := n.join(joining("g", "t"))
@@ -224,7 +225,7 @@ func TestAMemberLivesItsSessionAfterACutPoll(t *testing.T) {
 // The hand-over: what is revoked gives no more records at once, may be committed, and its next
 // owner begins at the commit, once it is released. What does not move goes on.
 func TestAPartitionIsHandedOverAtItsCommittedOffset(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	bothWays(t, func(t *testing.T) {
 		n := newNode(t)
 		n.topic("t", 2)
 		n.produce("t", 0, "a0", "a1")
@@ -388,7 +389,7 @@ func TestLatestSkipsNothingBetweenTwoPolls(t *testing.T) {
 }
 
 func TestTopicsAndPartitionsThatAppearAreReadFromTheirStart(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	bothWays(t, func(t *testing.T) {
 		n := newNode(t)
 		n.topic("t", 1)
 		req := joining("g", "t", "later")
@@ -412,7 +413,7 @@ func TestTopicsAndPartitionsThatAppearAreReadFromTheirStart(t *testing.T) {
 }
 
 func TestATopicThatIsMadeAnewHasNoOffsetsOfTheFormer(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	bothWays(t, func(t *testing.T) {
 		n := newNode(t)
 		n.topic("t", 1)
 		n.produce("t", 0, "a", "b")
@@ -455,7 +456,7 @@ func TestWhatTheCallerMayNotReadIsNotGiven(t *testing.T) {
 }
 
 func TestAWaitingPollEndsWhenItsRightGoes(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	bothWays(t, func(t *testing.T) {
 		n := newNode(t)
 		n.topic("t", 1)
 		m := n.join(joining("g", "t"))

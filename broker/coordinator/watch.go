@@ -32,7 +32,7 @@ func (w *Watch) enter(a *actor) (*poll, error) {
 	if w.a == a || w.p != nil && w.p.replaced() {
 		return w.p, nil
 	}
-	p, err := a.enter(w.member, w.woken)
+	p, err := a.enter(&poll{member: w.member, woken: w.woken})
 	if err != nil {
 		return nil, err
 	}

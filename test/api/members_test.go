@@ -351,8 +351,13 @@ func TestAMembersLongPollAnswersWhatIsThereWhenTheNodeStops(t *testing.T) {
 	m.owns(1)
 	a.records(topic, values("there")...)
 	on := a.poll(a.admin, m.path+"/records?wait_ms=60000&min_bytes=100000")
+	a.topic("empty", 1, nil)
+	other := a.reader("other", "empty")
+	other.owns(1)
+	idle := a.poll(a.admin, other.path+"/records?wait_ms=60000") // which waits without a goroutine
 	a.Stop()
 	require.Equal(t, []string{"there"}, texts(decoded(t, <-on, 200)))
+	require.Empty(t, texts(decoded(t, <-idle, 200)))
 }
 
 func TestAMemberWith2000Partitions(t *testing.T) {

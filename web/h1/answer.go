@@ -32,6 +32,7 @@ type answer struct {
 	haveType bool
 	haveDate bool
 	done     bool // the handler has returned: what it still writes is refused
+	parks    bool // the handler is to be called again: what it writes goes nowhere
 	framed   bool // the head is complete in out, or sent
 	chunked  bool
 	last     bool // the connection ends after this answer
@@ -49,8 +50,11 @@ type answer struct {
 
 func (a *answer) init(x *exchange, head bool) {
 	a.x, a.head, a.declared = x, head, -1
-	a.header = make(http.Header, 8)
+	a.header = make(http.Header, headerRoom)
 }
+
+// headerRoom is for how many fields of the handler's a header is made.
+const headerRoom = 8
 
 // free gives the buffers back.
 func (a *answer) free() {

@@ -42,7 +42,8 @@ type buffer [bufferSize]byte
 
 var buffers = sync.Pool{New: func() any { return new(buffer) }}
 
-// conn is one connection; it belongs to the goroutine of serve.
+// conn is one connection; it belongs to the goroutine of loop, of which there is none while a
+// request sleeps.
 type conn struct {
 	s      *Server
 	net    *net.TCPConn
@@ -81,27 +82,26 @@ func newConn(s *Server, tcp *net.TCPConn) (*conn, error) {
 	return c, nil
 }
 
-func (c *conn) serve() {
-	defer c.end()
+// loop serves the connection, from a request on that was woken; nil: from the next one on. It
+// returns at its end, or when a request sleeps: the connection is that one's then.
+func (c *conn) loop(x *exchange) {
+	out := ends
+	defer func() {
+		if out != sleeps {
+			c.end()
+		}
+	}()
 	for {
-		head, ok := c.next()
-		if !ok {
+		if x == nil {
+			if x = c.begin(); x == nil {
+				return
+			}
+		}
+		if out = x.run(); out == sleeps {
 			return
 		}
-		x, plain := c.parse(head)
-		if !plain || c.s.maxHead > 0 && len(head) > c.s.maxHead {
-			c.handOver()
-			return
-		}
-		if !c.state.CompareAndSwap(idle, active) {
-			return
-		}
-		c.r += len(head)
-		c.emptied()
-		if c.seat != nil {
-			c.seat.Work()
-		}
-		if !x.run() || !c.state.CompareAndSwap(active, idle) {
+		last := out == ends || !c.state.CompareAndSwap(active, idle)
+		if out, x = ends, nil; last {
 			return
 		}
 		if c.s.closing.Load() {
@@ -112,6 +112,28 @@ func (c *conn) serve() {
 			c.seat.Wait()
 		}
 	}
+}
+
+// begin waits for the next request. Nil: the connection has ended or was handed over.
+func (c *conn) begin() *exchange {
+	head, ok := c.next()
+	if !ok {
+		return nil
+	}
+	x, plain := c.parse(head)
+	if !plain || c.s.maxHead > 0 && len(head) > c.s.maxHead {
+		c.handOver()
+		return nil
+	}
+	if !c.state.CompareAndSwap(idle, active) {
+		return nil
+	}
+	c.r += len(head)
+	c.emptied()
+	if c.seat != nil {
+		c.seat.Work()
+	}
+	return x
 }
 
 // end closes the connection, unless it was handed over, and forgets it.

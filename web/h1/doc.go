@@ -24,7 +24,10 @@
 // Transfer-Encoding of the handler's, which are ignored. What else differs is in
 // docs/adr/0016-own-connection-loop.md.
 //
-// State and locks: a connection belongs to its goroutine; what others touch is atomic (its
+// A request that waits can do so without a goroutine; see Parking.
+//
+// State and locks: a connection belongs to its goroutine, and to a request that waits without one
+// until that is woken; what others touch is atomic (its
 // state, for Shutdown) or under a lock of the exchange, which is made anew for each request:
 // so what a handler keeps, or leaves running, is refused once the handler has returned. A
 // connection that waits for its next request holds no buffer, nor does a request that waits once

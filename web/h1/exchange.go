@@ -46,6 +46,9 @@ type exchange struct {
 	stop     context.CancelFunc // guarded by mu: ends ctx
 	timer    *time.Timer        // guarded by mu: starts the watch
 	watching chan struct{}      // guarded by mu: closed when the watch has ended; nil without one
+	parked   *parked            // guarded by mu: nil unless the handler has parked
+	asleep   bool               // guarded by mu: the request has no goroutine
+	woken    bool               // guarded by mu: it was woken while it had one
 	shared   bool               // guarded by mu, changed under watches.mu: the watch is one of the server's watches
 	fd       int                // guarded by mu: of the connection, where shared
 }
@@ -84,24 +87,37 @@ const keptHere = 10
 // fresh is what all requests have in common.
 var fresh = http.Request{Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1}
 
-// run calls the handler and sends the answer. It reports whether the connection may take
-// another request.
-func (x *exchange) run() bool {
+// run calls the handler, again where it has parked, and sends the answer.
+func (x *exchange) run() (out fate) {
 	returned := false
-	defer func() { x.leave(returned) }()
-	if !x.handle() {
-		return false
+	defer func() {
+		if out != sleeps {
+			x.leave(returned)
+		}
+	}()
+	for {
+		if !x.handle() {
+			return ends
+		}
+		if !x.parks() {
+			break
+		}
+		if x.sleep() {
+			return sleeps
+		}
+		x.rise()
 	}
 	returned = true
 	x.end()
 	last, err := x.finish()
 	if err != nil {
-		return false
+		return ends
 	}
 	if last {
 		x.c.linger()
+		return ends
 	}
-	return !last
+	return next
 }
 
 // end ends what the handler has of the request: body and context.
@@ -306,10 +322,15 @@ func (r *requestContext) Err() error {
 
 // Value knows what net/http's requests know, and what Remember has the connection keep.
 func (r *requestContext) Value(key any) any {
-	if r.c.memory != nil && key == r.c.s.memoryKey {
-		return r.c.memory
-	}
 	switch key {
+	case r.c.s.memoryKey:
+		if r.c.memory != nil {
+			return r.c.memory
+		}
+	case r.c.s.parkingKey:
+		if key != nil {
+			return (*Parking)(r)
+		}
 	case http.ServerContextKey:
 		return r.c.s.http
 	case http.LocalAddrContextKey:
@@ -335,10 +356,13 @@ func (x *exchange) context() context.Context {
 func (x *exchange) cancel() {
 	x.mu.Lock()
 	x.gone = true
-	stop := x.stop
+	stop, parked := x.stop, x.parked != nil
 	x.mu.Unlock()
 	if stop != nil {
 		stop() // outside the lock: it calls what waits for the end
+	}
+	if parked {
+		(*Parking)(x).Wake()
 	}
 }
 

@@ -50,6 +50,9 @@ func (x *exchange) sendFile(r FileRange) (int64, error) {
 	if a.done {
 		return 0, errOver
 	}
+	if a.parks {
+		return 0, errors.ErrUnsupported // Write lets it go nowhere
+	}
 	if a.status == 0 {
 		a.writeHeader(http.StatusOK)
 	}

@@ -1,7 +1,6 @@
 package h1
 
 import (
-	"bytes"
 	"net/http"
 	"net/textproto"
 	"net/url"
@@ -52,10 +51,12 @@ func (h *head) header(values []string) http.Header {
 
 // parseHead reads a head that ends with an empty line. Not ok: the request is not plain,
 // which is for net/http to judge.
-func parseHead(raw []byte) (h head, ok bool) {
-	text := string(raw[:len(raw)-2]) // the strings of the request share it
+func parseHead(raw []byte) (h head, ok bool) { return readHead(string(raw)) }
+
+// readHead is parseHead of a text, which the strings of the request share.
+func readHead(raw string) (h head, ok bool) {
 	h.lengthAt = -1
-	line, rest, ok := cutLine(text)
+	line, rest, ok := cutLine(raw[:len(raw)-2])
 	if !ok || !h.requestLine(line) {
 		return h, false
 	}
@@ -233,7 +234,7 @@ func isToken(s string) bool {
 // lastHead remembers a connection's last head: most clients send the same one again and
 // again, but for the length of the body.
 type lastHead struct {
-	before, after []byte // around the digits of Content-Length; all in before without one
+	before, after string // around the digits of Content-Length; all in before without one
 	head          head
 }
 
@@ -250,15 +251,16 @@ func (l *lastHead) parse(raw []byte) (h head, ok bool) {
 		h.length = n
 		return h, true
 	}
-	if h, ok = parseHead(raw); ok {
-		l.note(raw, h)
+	text := string(raw)
+	if h, ok = readHead(text); ok {
+		l.note(text, h)
 	}
 	return h, ok
 }
 
 // same compares, and returns the body's length that raw gives.
 func (l *lastHead) same(raw []byte) (length int64, ok bool) {
-	if len(l.before) == 0 || !bytes.HasPrefix(raw, l.before) {
+	if l.before == "" || len(raw) < len(l.before) || string(raw[:len(l.before)]) != l.before {
 		return 0, false
 	}
 	rest := raw[len(l.before):]
@@ -271,39 +273,36 @@ func (l *lastHead) same(raw []byte) (length int64, ok bool) {
 		digits++
 	}
 	// A number in another form than ours, such as 007, is parsed anew.
-	return length, digits > 0 && (rest[0] != '0' || digits == 1) && bytes.Equal(rest[digits:], l.after)
+	return length, digits > 0 && (rest[0] != '0' || digits == 1) && string(rest[digits:]) == l.after
 }
 
 // maxNoted bounds the heads that are remembered: an idle connection keeps its last one.
 const maxNoted = 2 << 10
 
-func (l *lastHead) note(raw []byte, h head) {
+// note remembers a head by its text, which the strings of h share.
+func (l *lastHead) note(raw string, h head) {
 	if len(raw) > maxNoted || h.lengthAt >= 0 && h.fields[h.lengthAt].value != strconv.FormatInt(h.length, 10) {
 		return // a length such as 007 would be shown for a 7
 	}
 	l.head = h
-	l.before, l.after = append(l.before[:0], raw...), l.after[:0]
+	l.before, l.after = raw, ""
 	if h.lengthAt < 0 {
 		return
 	}
-	// The value is a part of the text that was copied from raw, so that its digits can be
-	// found behind the name, whatever its spelling.
+	// Its digits are found behind the name, whatever its spelling.
 	at := lengthDigits(raw)
-	l.before = l.before[:at]
-	l.after = append(l.after, raw[at+len(h.fields[h.lengthAt].value):]...)
+	l.before, l.after = raw[:at], raw[at+len(h.fields[h.lengthAt].value):]
 }
 
 // lengthDigits is where the digits of the one Content-Length begin.
-func lengthDigits(raw []byte) int {
+func lengthDigits(raw string) int {
 	for at := 0; ; {
-		at += bytes.IndexByte(raw[at:], '\n') + 1
+		at += strings.IndexByte(raw[at:], '\n') + 1
 		const name = len("content-length:")
-		if len(raw)-at > name && raw[at+name-1] == ':' && bytes.EqualFold(raw[at:at+name-1], contentLengthName) {
+		if len(raw)-at > name && raw[at+name-1] == ':' && strings.EqualFold(raw[at:at+name-1], "content-length") {
 			for at += name; raw[at] == ' ' || raw[at] == '\t'; at++ {
 			}
 			return at
 		}
 	}
 }
-
-var contentLengthName = []byte("content-length")

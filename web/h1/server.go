@@ -46,8 +46,9 @@ type Server struct {
 	plain                     bool          // http has no settings that only it can obey
 	seats                     Seats         // nil: no bound
 
-	memoryKey any        // see Remember
-	newMemory func() any // nil: connections have none
+	memoryKey  any        // see Remember
+	newMemory  func() any // nil: connections have none
+	parkingKey any        // see Park; nil: no request can
 
 	mu        sync.Mutex
 	listener  net.Listener       // guarded by mu
@@ -72,6 +73,10 @@ func New(s *http.Server, logger *slog.Logger) *Server {
 // Remember gives each connection that is served here a value, which create makes, and which
 // the contexts of its requests have under key. It must be called before Serve.
 func (s *Server) Remember(key any, create func() any) { s.memoryKey, s.newMemory = key, create }
+
+// Park lets requests that are served here wait without a goroutine: their contexts have a
+// *Parking under key. It must be called before Serve.
+func (s *Server) Park(key any) { s.parkingKey = key }
 
 // Limit bounds the connections; it is called before Serve. Without effect where net/http
 // serves all.
@@ -177,7 +182,7 @@ func (s *Server) take(nc net.Conn) {
 	s.mu.Lock()
 	s.conns[c] = struct{}{}
 	s.mu.Unlock()
-	if s.closing.Load() || !s.group.Go("http/connection", func(context.Context) { c.serve() }) {
+	if s.closing.Load() || !s.group.Go("http/connection", func(context.Context) { c.loop(nil) }) {
 		c.end()
 	}
 }

@@ -16,7 +16,7 @@ func (x *exchange) Header() http.Header { return x.answer.header }
 func (x *exchange) WriteHeader(status int) {
 	x.writeMu.Lock()
 	defer x.writeMu.Unlock()
-	if !x.answer.done {
+	if !x.answer.done && !x.answer.parks {
 		x.answer.writeHeader(status)
 	}
 }
@@ -28,6 +28,9 @@ func (x *exchange) Write(p []byte) (int, error) {
 	if x.answer.done {
 		return 0, errOver
 	}
+	if x.answer.parks {
+		return len(p), nil
+	}
 	return x.answer.write(p)
 }
 
@@ -37,6 +40,9 @@ func (x *exchange) FlushError() error {
 	defer x.writeMu.Unlock()
 	if x.answer.done {
 		return errOver
+	}
+	if x.answer.parks {
+		return nil
 	}
 	return x.answer.flushAll()
 }

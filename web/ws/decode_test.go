@@ -25,13 +25,13 @@ func TestFramesOfEveryOpDecode(t *testing.T) {
 		`{"op":"resume","partitions":[]}`:                                          pauseCmd{[]Partition{}, false},
 		`{"partitions":[{"partition":2,"topic":"t","next_offset":0}],"op":"seek"}`: seekCmd{[]Position{{"t", 2, 0}}},
 		`{"op":"subscribe","topics":["t"]}`: &subscription{
-			topics: []string{"t"}, from: broker.Position{Kind: broker.Latest}, fromText: "latest", maxRecords: 500,
+			topics: []string{"t"}, from: broker.Position{Kind: broker.Latest}, fromText: "latest", maxRecords: 500, wanted: &noMembership,
 		},
 		`{"op":"subscribe","partitions":[{"topic":"t","partition":0,"next_offset":9},{"topic":"t","partition":1}],"from":12,"credit":0,
 			"max_records":10000,"encoding":"text","isolation":"read_uncommitted","topics":null,"group":null}`: &subscription{
 			partitions: []start{{Partition{"t", 0}, &next}, {Partition{"t", 1}, nil}}, starts: map[Partition]*int64{{"t", 0}: &next, {"t", 1}: nil},
 			from: broker.Position{Kind: broker.AtTime, Value: 12}, fromText: "12", fromGiven: true, credit: &credit, maxRecords: 10_000,
-			encoding: recordjson.Text, isolation: broker.ReadUncommitted,
+			encoding: recordjson.Text, isolation: broker.ReadUncommitted, wanted: &noMembership,
 		},
 	} {
 		f := decodeFrame([]byte(text))

@@ -49,7 +49,7 @@ type groupMember struct {
 
 // join makes the socket a member of a group, or has it go on as one.
 func (s *session) join(ctx context.Context, want *subscription) error {
-	w := &want.wanted
+	w := want.wanted
 	at := "/"
 	if s.conn == nil {
 		at = "query:"
@@ -113,6 +113,9 @@ func (m *groupMember) begin(ctx context.Context, at string, r *reader) error {
 		}
 	}
 	m.facts, m.assignor = got.Member, string(got.Assignor)
+	if m.s.regroup == nil {
+		m.s.regroup = make(chan struct{}, 1)
+	}
 	m.watch = m.groups.Watch(w.group, m.facts.ID, m.s.regrouped)
 	m.s.heard.Store(time.Now().UnixNano())
 	m.beaten(time.Now())
@@ -184,7 +187,7 @@ func (s *session) part(leave, inOrder bool) {
 func (r *reader) held() []group.Position {
 	out := make([]group.Position, len(r.parts))
 	for i, p := range r.parts {
-		out[i] = group.Position{Held: p.held, Next: p.next, LeaderEpoch: model.NoEpoch}
+		out[i] = group.Position{Held: *p.held, Next: p.next, LeaderEpoch: model.NoEpoch}
 	}
 	return out
 }
@@ -195,7 +198,7 @@ func (m *groupMember) cursor(r *reader, revoked []*readPartition) string {
 	}
 	gone := make([]group.Position, len(revoked))
 	for i, p := range revoked {
-		gone[i] = group.Position{Held: p.held, Next: p.next, LeaderEpoch: model.NoEpoch}
+		gone[i] = group.Position{Held: *p.held, Next: p.next, LeaderEpoch: model.NoEpoch}
 	}
 	return group.MakeCursor(m.facts.ID, m.assigned, group.PollResult{Positions: r.held(), Revoking: gone}, nil).String()
 }
@@ -270,7 +273,8 @@ func (m *groupMember) take(ctx context.Context, r *reader, positions []group.Pos
 				m.again(retryPartition)
 				continue
 			}
-			p = &readPartition{topic: t, name: name, next: pos.Next, held: pos.Held}
+			held := pos.Held // of its own, which does not keep the position
+			p = &readPartition{topic: t, name: name, next: pos.Next, held: &held}
 			r.parts = append(r.parts, p)
 			r.byName[name] = p
 		}

@@ -116,7 +116,7 @@ func resetPolicy(at string, raw json.RawMessage) (string, error) {
 
 // checkMembership looks at what belongs together: list is what was given.
 func (s *subscription) checkMembership(at string, list []member) error {
-	w := &s.wanted
+	w := s.wanted
 	if w.group == "" {
 		for _, m := range list {
 			if slices.Contains(ofGroups(), m.name) && !m.isNull() {

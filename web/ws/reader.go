@@ -48,13 +48,12 @@ type readTopic struct {
 }
 
 type readPartition struct {
-	topic  *broker.StreamTopic
-	name   Partition
-	next   model.Offset
-	paused bool
-
-	held    group.Held // the grant of a member
-	stalled bool       // it could not be read; the member's next round looks into it
+	topic   *broker.StreamTopic
+	name    Partition
+	next    model.Offset
+	held    *group.Held // the grant of a member; nil without a group
+	paused  bool
+	stalled bool // it could not be read; the member's next round looks into it
 }
 
 // subscribe follows the topics and resolves where to begin; after an error nothing is
@@ -97,7 +96,7 @@ func newReader(ctx context.Context, stream *broker.Stream, want *subscription) (
 			continue
 		}
 		t := topics[index[p.Topic]]
-		if err := r.assign(t, p.Partition, want.startOf(p.Partition)); err != nil {
+		if err := r.assign(new(readPartition), t, p.Partition, want.startOf(p.Partition)); err != nil {
 			return nil, err
 		}
 	}
@@ -114,21 +113,23 @@ func (r *reader) assignWhole(ctx context.Context, t *readTopic, from func(Partit
 		return err
 	}
 	r.parts = slices.Grow(r.parts, n-t.known)
+	all := make([]readPartition, max(0, n-t.known)) // together: they live as long as each other
 	for ; t.known < n; t.known++ {
 		p := Partition{Topic: t.topic.Name(), Partition: int32(t.known)}
-		if err := r.assign(t.topic, p, from(p)); err != nil {
+		if err := r.assign(&all[len(all)-(n-t.known)], t.topic, p, from(p)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (r *reader) assign(t *broker.StreamTopic, name Partition, at broker.Position) error {
+// assign makes p a partition that is read from a position on.
+func (r *reader) assign(p *readPartition, t *broker.StreamTopic, name Partition, at broker.Position) error {
 	next, err := t.Open(model.PartitionID(name.Partition), at, r.want.isolation)
 	if err != nil {
 		return ofPartition(err, name)
 	}
-	p := &readPartition{topic: t, name: name, next: next}
+	p.topic, p.name, p.next = t, name, next
 	r.parts = append(r.parts, p)
 	if r.byName == nil && len(r.parts) > fewPartitions {
 		r.byName = make(map[Partition]*readPartition, len(r.parts))

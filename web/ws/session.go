@@ -41,7 +41,7 @@ type session struct {
 	readErr  error                     // why readFrames ended; written before frames is closed
 	heard    atomic.Int64              // when the client last showed that it is there, in Unix nanoseconds
 	ping     atomic.Pointer[string]    // payload of the client's newest ping; nil: it was answered
-	regroup  chan struct{}             // receives when a group has something for the member
+	regroup  chan struct{}             // receives when a group has something for the member; nil: it has been none
 	leaving  chan struct{}             // closed when no frames are taken any more
 	released sync.Once
 	turns    turns
@@ -59,7 +59,7 @@ func (h *Handler) newSession(caller broker.Caller, at problem.Occurrence) *sessi
 	caller.Credential = auth.Kept(caller.Credential)
 	s := &session{
 		h: h, user: caller.Principal.Name, at: at, expires: caller.Principal.ExpiresAt,
-		frames: make(chan clientFrame), leaving: make(chan struct{}), regroup: make(chan struct{}, 1),
+		frames: make(chan clientFrame), leaving: make(chan struct{}),
 	}
 	s.turns.running = true // until its first turn ends
 	s.stream = h.broker.NewStreamCalling(caller, s.wake)
@@ -547,7 +547,7 @@ func (s *session) onAuth(ctx context.Context, id json.RawMessage, c authCmd) *en
 	case p.Name != s.user:
 		return s.failed(model.Errorf(model.Unauthenticated, "the token belongs to another user"))
 	}
-	caller.Principal = p
+	caller.Principal, caller.Credential = p, auth.Kept(caller.Credential)
 	s.stream.SetCaller(caller)
 	s.expires, s.warned = p.ExpiresAt, false
 	answer := AuthenticatedFrame{AnswerFrame: AnswerFrame{"authenticated", id}}

@@ -31,8 +31,11 @@ type subscription struct {
 	search     browse.Filter // of q and qIn
 	preview    *int64        // bytes that keys and values are cut to; nil: they are not
 	fromGiven  bool
-	wanted     membership // of a group; its group is "" where there is none
+	wanted     *membership // of a group; noMembership where there is none
 }
+
+// noMembership is what all subscriptions without a group have in common: it does not change.
+var noMembership membership
 
 // filter is what records have to pass; nil: all do.
 func (s *subscription) filter() *browse.Filter {
@@ -75,7 +78,7 @@ func (s *subscription) startOf(name Partition) broker.Position {
 // decodeSubscription reads the members of a subscribe frame, or of a query; at is what
 // pointers begin with.
 func decodeSubscription(at string, list []member) (*subscription, error) {
-	s := &subscription{from: broker.Position{Kind: broker.Latest}, fromText: "latest", maxRecords: 500}
+	s := &subscription{from: broker.Position{Kind: broker.Latest}, fromText: "latest", maxRecords: 500, wanted: &membership{}}
 	var credit, preview int64 = -1, -1
 	err := decodeFields(at, list, append(s.wanted.fields(), []field{
 		{"topics", false, into(&s.topics, listOf(topicName))},
@@ -106,6 +109,9 @@ func decodeSubscription(at string, list []member) (*subscription, error) {
 	}
 	if err := s.checkMembership(at, list); err != nil {
 		return nil, err
+	}
+	if s.wanted.group == "" {
+		s.wanted = &noMembership
 	}
 	return s, nil
 }
