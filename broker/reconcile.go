@@ -142,8 +142,20 @@ func (b *Broker) reconcileTopic(name string, want *metadata.Topic) {
 		configure(p, logs[i], want.Config)
 		p.SetLeadership(b.leadership(&want.Partitions[i]))
 	}
+	t.noteLed(want, b.nodeID)
 	t.inForce.Store(want.Config)
 	b.topics.Store(name, t)
+}
+
+// noteLed notes which partitions this node leads.
+func (t *topic) noteLed(want *metadata.Topic, me model.BrokerID) {
+	lead := slices.Clone(*t.parts.Load())
+	for i := range lead {
+		if i >= len(want.Partitions) || want.Partitions[i].Leader != me {
+			lead[i] = nil
+		}
+	}
+	t.lead.Store(&lead)
 }
 
 // configure gives a partition and its log a topic's settings. The log's limit of message

@@ -39,9 +39,13 @@ type topic struct {
 	// inForce are the settings that every open partition has taken over.
 	inForce atomic.Pointer[metadata.TopicConfig]
 	parts   atomic.Pointer[[]*partition.Partition] // nil where the partition could not be opened
-	sticky  atomic.Uint32                          // keyless records take this partition, modulo their number
-	rates   rates
-	once    inFlight
+	// lead are parts without those that other nodes lead, as the image said when they were
+	// last looked at.
+	lead   atomic.Pointer[[]*partition.Partition]
+	sticky atomic.Uint32 // keyless records take this partition, modulo their number
+	rates  rates
+	once   inFlight
+	away   sync.Map // PartitionID → *forward.Partition, of those that other nodes lead
 	// grownAt is when this process found partitions, ms: the topic may have grown then.
 	grownAt atomic.Int64
 	warned  atomic.Int64 // when old records were last logged, milliseconds
@@ -54,6 +58,7 @@ type topic struct {
 func newTopic(t *metadata.Topic) *topic {
 	n := &topic{name: t.Name, id: t.ID}
 	n.parts.Store(new([]*partition.Partition))
+	n.lead.Store(new([]*partition.Partition))
 	n.sticky.Store(rand.Uint32())
 	return n
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"tidewire/broker"
+	"tidewire/broker/forward"
 	"tidewire/broker/group"
 	"tidewire/internal/model"
 )
@@ -57,10 +58,13 @@ func (c *Coordinator) Describe(ctx context.Context, groupID string, may TopicFil
 	out.Description.Offsets = nil
 	hide(&out.Description, may)
 	out.Offsets = make([]OffsetState, len(rows))
+	list := make([]*OffsetState, len(rows))
 	for i, o := range rows {
-		s := &out.Offsets[i]
-		s.OffsetDescription = o
-		c.measure(ctx, s, true)
+		list[i] = &out.Offsets[i]
+		list[i].OffsetDescription = o
+	}
+	c.measureAll(ctx, list, true)
+	for _, s := range list {
 		if s.Err == nil && s.Next != group.NoOffset {
 			out.TotalLag += s.Lag
 		}
@@ -115,22 +119,27 @@ func hide(d *group.Description, may TopicFilter) {
 	}
 }
 
-// measure asks the log of a committed offset; age: how old the next record is too.
-func (c *Coordinator) measure(ctx context.Context, s *OffsetState, age bool) {
-	id := s.TopicID
-	if id.IsZero() { // committed by others, which know topics by name
-		if t, ok := c.view().ByName(s.Topic); ok {
-			id = t.ID
+// measureAll asks the logs of committed offsets; age: how old the next record is too.
+func (c *Coordinator) measureAll(ctx context.Context, list []*OffsetState, age bool) {
+	keys := make([]forward.Key, len(list))
+	for i, s := range list {
+		keys[i] = forward.Key{Topic: s.TopicID, Partition: s.Partition}
+		if s.TopicID.IsZero() { // committed by others, which know topics by name
+			if t, ok := c.view().ByName(s.Topic); ok {
+				keys[i].Topic = t.ID
+			}
 		}
 	}
-	replica, err := c.broker.Replica(ctx, id, s.Partition)
-	if err != nil {
-		s.Err = err
-		return
+	logs, errs := c.broker.Readables(ctx, keys)
+	for i, s := range list {
+		if s.Err = errs[i]; s.Err == nil {
+			c.measure(ctx, s, logs[i], age)
+		}
 	}
-	if s.Err = replica.Err(); s.Err != nil {
-		return
-	}
+}
+
+// measure asks one log.
+func (c *Coordinator) measure(ctx context.Context, s *OffsetState, replica broker.Readable, age bool) {
 	bounds := replica.Bounds()
 	s.HighWatermark = bounds.HighWatermark
 	if s.Next == group.NoOffset {
@@ -247,12 +256,15 @@ func (c *Coordinator) summary(ctx context.Context, name string, may TopicFilter)
 	a.mu.Unlock()
 	s.State, s.Members, s.Tag = d.State, len(d.Members), d.Tag()
 	s.Topics = slices.DeleteFunc(topics, func(t string) bool { return !may.lets(t) })
+	var rows []*OffsetState
 	for _, o := range d.Offsets {
-		if !may.lets(o.Topic) {
-			continue
+		if may.lets(o.Topic) {
+			rows = append(rows, &OffsetState{OffsetDescription: o})
 		}
-		row := OffsetState{OffsetDescription: o}
-		if c.measure(ctx, &row, false); row.Err == nil {
+	}
+	c.measureAll(ctx, rows, false)
+	for _, row := range rows {
+		if row.Err == nil {
 			s.TotalLag += row.Lag
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 
 	"tidewire/broker"
+	"tidewire/broker/forward"
 	"tidewire/broker/group"
 	"tidewire/internal/model"
 	"tidewire/storage/record"
@@ -13,7 +14,7 @@ import (
 // source is a partition that a poll may read.
 type source struct {
 	pos     group.Position
-	replica broker.Replica
+	replica broker.Readable
 	err     error // why it cannot be read now
 
 	seen  model.Offset // how far records were counted
@@ -27,7 +28,12 @@ func (x *polling) open(ctx context.Context) error {
 	x.unwatch()
 	x.sources = x.sources[:0]
 	refused := map[string]error{}
-	for _, p := range x.got.Positions {
+	keys := make([]forward.Key, len(x.got.Positions))
+	for i, p := range x.got.Positions {
+		keys[i] = forward.Key{Topic: p.Topic, Partition: p.Index}
+	}
+	logs, errs := x.c.broker.Readables(ctx, keys)
+	for i, p := range x.got.Positions {
 		why, known := refused[p.Name]
 		if !known {
 			why = x.mayRead(ctx, p.Name)
@@ -38,7 +44,7 @@ func (x *polling) open(ctx context.Context) error {
 		}
 		s := source{pos: p, seen: p.Next, err: why}
 		if why == nil {
-			s.replica, s.err = x.c.broker.Replica(ctx, p.Topic, p.Index)
+			s.replica, s.err = logs[i], errs[i]
 		}
 		x.sources = append(x.sources, s)
 	}
@@ -256,7 +262,7 @@ func (p *page) without(ctx context.Context, why error) error {
 // watch has the poll woken by new records.
 func (x *polling) watch() {
 	for i := range x.sources {
-		if s := &x.sources[i]; s.replica.Partition != nil {
+		if s := &x.sources[i]; s.replica.Open() {
 			s.replica.Watch(x.watcher)
 		}
 	}
@@ -264,7 +270,7 @@ func (x *polling) watch() {
 
 func (x *polling) unwatch() {
 	for i := range x.sources {
-		if s := &x.sources[i]; s.replica.Partition != nil {
+		if s := &x.sources[i]; s.replica.Open() {
 			s.replica.Unwatch(x.watcher)
 		}
 	}

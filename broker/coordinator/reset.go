@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"tidewire/broker"
+	"tidewire/broker/forward"
 	"tidewire/broker/group"
 )
 
@@ -60,10 +61,11 @@ func (c *Coordinator) resetScope(ctx context.Context, groupID string, req group.
 
 // bounds asks a log where a reset may go.
 func (c *Coordinator) bounds(ctx context.Context, p group.Partition, req group.ResetRequest) (group.Bounds, error) {
-	replica, err := c.broker.Replica(ctx, p.Topic, p.Index)
-	if err != nil {
-		return group.Bounds{}, err
+	logs, errs := c.broker.Readables(ctx, []forward.Key{{Topic: p.Topic, Partition: p.Index}})
+	if errs[0] != nil {
+		return group.Bounds{}, errs[0]
 	}
+	replica, err := logs[0], error(nil)
 	end := replica.VisibleEnd(broker.ReadCommitted)
 	b := group.Bounds{Partition: p, At: group.NoOffset, Earliest: replica.Bounds().LogStart, Latest: end, AtTime: end}
 	if req.To == group.ToTimestamp {

@@ -363,13 +363,13 @@ func TestFramesAreTheGoldenOnes(t *testing.T) {
 		"\x00\x00\x00\x09\x04\x00\x00\x00\x00\x00\x00\x00\x01":                           {kind: kindCancel, id: 1, payload: []byte{}},
 	} {
 		require.Equal(t, want, string(f.encode()))
-		b, err := readFrame(strings.NewReader(want), maxFrame)
+		b, err := readFrame(strings.NewReader(want), MaxPayload)
 		require.NoError(t, err)
 		got, err := decodeFrame(b)
 		require.NoError(t, err)
 		require.Equal(t, f, got)
 	}
-	require.Equal(t, `{"code":"timeout","outcome":"unknown","detail":"late"}`, string(encodeFault(model.Errorf(model.Timeout, "late"))))
+	require.Equal(t, `{"code":"timeout","outcome":"unknown","detail":"late"}`, string(EncodeFault(model.Errorf(model.Timeout, "late"))))
 	require.Equal(t, "tidewire-peer tidewire-raft", requestProtocol+" "+RaftProtocol)
 }
 
