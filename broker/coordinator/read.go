@@ -85,10 +85,12 @@ func (x *polling) place(ctx context.Context) error {
 // resolve has the group place the member.
 func (x *polling) resolve(ctx context.Context, bounds []group.Bounds) error {
 	var placed []group.Position
-	err := x.a.within(ctx, func(g *group.Group, env group.Env) (eff group.Effects, err error) {
-		eff, placed, err = g.Resolve(env, group.ResolveRequest{Member: x.req.Member, Bounds: bounds})
-		return eff, err
-	})
+	var err error
+	if q := (group.ResolveRequest{Member: x.req.Member, Bounds: bounds}); x.away != nil {
+		placed, err = x.away.resolve(ctx, q)
+	} else {
+		placed, err = x.a.resolve(ctx, q)
+	}
 	if err != nil {
 		return err
 	}

@@ -18,7 +18,7 @@ func (c *Coordinator) Reset(ctx context.Context, groupID string, req group.Reset
 	if err := checkGroup(groupID); err != nil {
 		return nil, err
 	}
-	scope, err := c.resetScope(ctx, groupID, req, when)
+	scope, err := resetScopeCall.do(ctx, c, groupID, resetRequest{Request: req, When: when})
 	if err != nil {
 		return nil, err
 	}
@@ -32,16 +32,21 @@ func (c *Coordinator) Reset(ctx context.Context, groupID string, req group.Reset
 	if dryRun || len(moves) == 0 {
 		return moves, nil
 	}
-	err = c.run(ctx, groupID, true, func(g *group.Group, env group.Env) (group.Effects, error) {
-		if err := check(g, when); err != nil {
-			return group.Effects{}, err
-		}
-		return g.Reset(env, moves)
-	})
+	_, err = resetCall.do(ctx, c, groupID, resetRequest{Moves: moves, When: when})
 	return moves, err
 }
 
-func (c *Coordinator) resetScope(ctx context.Context, groupID string, req group.ResetRequest, when []Match) (scope []group.ResetFrom, err error) {
+func (c *Coordinator) resetHere(ctx context.Context, groupID string, q resetRequest) (none, error) {
+	return none{}, c.run(ctx, groupID, true, func(g *group.Group, env group.Env) (group.Effects, error) {
+		if err := check(g, q.When); err != nil {
+			return group.Effects{}, err
+		}
+		return g.Reset(env, q.Moves)
+	})
+}
+
+func (c *Coordinator) resetScopeHere(ctx context.Context, groupID string, q resetRequest) (scope []group.ResetFrom, err error) {
+	req, when := q.Request, q.When
 	a, err := c.find(ctx, groupID, false)
 	if err != nil {
 		return nil, err
