@@ -279,7 +279,7 @@ func (b *Broker) DescribeTopic(ctx context.Context, c Caller, name string) (*Top
 	if _, err := b.topic(ctx, name); err != nil && model.HasCode(err, model.UnknownTopic) {
 		return nil, err
 	}
-	return b.StateOf(t), nil
+	return b.State(ctx, t), nil
 }
 
 // StateOf adds this node's view to a topic of the image.

@@ -2,6 +2,8 @@ package node
 
 import (
 	"context"
+	"sync"
+	"time"
 
 	"tidewire/broker/forward"
 	"tidewire/internal/model"
@@ -26,12 +28,35 @@ func (n *Node) answerCalls() {
 	n.onStop("calls of other nodes", func(context.Context) error { n.cluster.AnswerCalls(nil); return nil })
 }
 
-// DiskFreeOf is the room on the disk of a node, which is asked for it; it is part of
-// rest.Process.
-func (n *Node) DiskFreeOf(ctx context.Context, id model.BrokerID) (int64, bool) {
-	if id == n.cfg.NodeID {
-		return n.DiskFree()
+// disksTime is how long nodes have to tell of their disks.
+const disksTime = time.Second
+
+// DisksFree asks nodes, all at a time, for the room on their disks; it is part of rest.Process.
+func (n *Node) DisksFree(ctx context.Context, nodes []model.BrokerID) map[model.BrokerID]int64 {
+	ctx, cancel := context.WithTimeout(ctx, disksTime)
+	defer cancel()
+	states := make([]nodeState, len(nodes))
+	var wg sync.WaitGroup
+	for i, id := range nodes {
+		if id == n.cfg.NodeID {
+			states[i].DiskFree, states[i].Known = n.DiskFree()
+			continue
+		}
+		wg.Add(1)
+		asked := n.group.Go("disks", func(context.Context) {
+			defer wg.Done()
+			states[i], _ = forward.Ask[struct{}, nodeState](ctx, n.cluster, id, forward.MethodNode, struct{}{}) // else it is left out
+		})
+		if !asked {
+			wg.Done()
+		}
 	}
-	s, err := forward.Ask[struct{}, nodeState](ctx, n.cluster, id, forward.MethodNode, struct{}{})
-	return s.DiskFree, err == nil && s.Known
+	wg.Wait()
+	out := map[model.BrokerID]int64{}
+	for i, s := range states {
+		if s.Known {
+			out[nodes[i]] = s.DiskFree
+		}
+	}
+	return out
 }

@@ -426,7 +426,7 @@ func (n *Node) Ready() []string {
 	return nil
 }
 
-// DiskFree is the room on the data folder's disk; it is part of rest.Process.
+// DiskFree is the room on the data folder's disk.
 func (n *Node) DiskFree() (int64, bool) {
 	s := n.disk.Space()
 	return s.Free, s.Total > 0

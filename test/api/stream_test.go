@@ -16,6 +16,7 @@ import (
 	"tidewire/api/rest"
 	"tidewire/api/route"
 	"tidewire/auth"
+	"tidewire/internal/model"
 	"tidewire/internal/testkit/nodekit"
 	"tidewire/web"
 )
@@ -64,7 +65,9 @@ func TestWebSocketHandshakes(t *testing.T) {
 type notReady struct{}
 
 func (notReady) Ready() []string         { return []string{"the node is starting or stopping", "and more"} }
-func (notReady) DiskFree() (int64, bool) { return 0, false }
+func (notReady) DisksFree(context.Context, []model.BrokerID) map[model.BrokerID]int64 {
+	return nil
+}
 
 func TestANodeThatIsNotReadyTellsWhy(t *testing.T) {
 	t.Parallel()
