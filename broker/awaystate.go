@@ -108,6 +108,7 @@ func (b *Broker) advanceAt(ctx context.Context, node model.BrokerID, topic model
 
 type describeRequest struct {
 	Topics []model.TopicID `json:"topics"`
+	Index  uint64          `json:"index"` // of the metadata that the asker has applied
 }
 
 type describeAnswer struct {
@@ -129,13 +130,19 @@ type partitionHere struct {
 	Fault    forward.Fault     `json:"fault,omitzero"`
 }
 
-func (x atHand) describe(_ context.Context, q describeRequest) (describeAnswer, error) {
+func (x atHand) describe(ctx context.Context, q describeRequest) (describeAnswer, error) {
 	a := describeAnswer{Topics: make([]topicHere, len(q.Topics))}
+	if x.b.meta.Image().Index() < q.Index {
+		if err := x.b.meta.Barrier(ctx); err != nil {
+			return a, err
+		}
+	}
 	for i, id := range q.Topics {
 		t := x.b.meta.Image().TopicByID(id)
 		if t == nil {
 			continue
 		}
+		_, _ = x.b.topic(ctx, t.Name) // what is not open yet has an error
 		s := x.b.StateOf(t)
 		h := topicHere{In: s.BytesInPerS, Out: s.OutPerS}
 		for j := range s.Partitions {
@@ -177,7 +184,7 @@ func (b *Broker) States(ctx context.Context, topics []*metadata.Topic) []*TopicS
 	ctx, cancel := context.WithTimeout(ctx, describeTime)
 	defer cancel()
 	b.together(slices.Collect(maps.Keys(byNode)), func(node model.BrokerID) {
-		q := describeRequest{}
+		q := describeRequest{Index: b.meta.Image().Index()}
 		for _, i := range byNode[node] {
 			q.Topics = append(q.Topics, topics[i].ID)
 		}

@@ -152,6 +152,15 @@ type PollResult struct {
 	Records    int
 	Bytes      int
 	End        End
+	// Unreadable are partitions of Assignment.Held that could not be read, such as those whose
+	// leader does not run. A poll without records of which all are such fails.
+	Unreadable []Unreadable
+}
+
+// Unreadable is a partition that cannot be read now.
+type Unreadable struct {
+	group.Held
+	Err error
 }
 
 // Heartbeat begins a member's session anew. Errors: unknown-member, member-expired, fenced,

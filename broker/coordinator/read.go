@@ -167,8 +167,8 @@ type page struct {
 // read gives records of what the member still holds.
 func (x *polling) read(ctx context.Context, now *group.Assignment) error {
 	ready := x.ready(now)
-	if len(ready) == 0 {
-		return x.unreadable(nil)
+	if why := x.tellUnreadable(now); len(ready) == 0 {
+		return x.unreadable(why)
 	}
 	p := page{records: x.req.MaxRecords, bytes: x.req.MaxBytes}
 	start := rand.IntN(len(ready))
@@ -210,6 +210,28 @@ func (x *polling) ready(now *group.Assignment) []*source {
 		}
 	}
 	return out
+}
+
+// tellUnreadable notes what the member has and cannot be read. The error is that of all, where
+// nothing else is left to be read.
+func (x *polling) tellUnreadable(now *group.Assignment) (why error) {
+	held := make(map[group.Partition]group.Held, len(now.Held))
+	for _, h := range now.Held {
+		held[h.Partition] = h
+	}
+	for i := range x.sources {
+		s := &x.sources[i]
+		h, ok := held[s.pos.Partition]
+		if !ok || h.Since != s.pos.Since || s.err == nil || model.HasCode(s.err, model.Forbidden) || model.HasCode(s.err, model.UnknownTopic) {
+			continue
+		}
+		x.out.Unreadable = append(x.out.Unreadable, Unreadable{h, s.err})
+		why = s.err
+	}
+	if len(x.out.Unreadable) < len(now.Held) {
+		return nil
+	}
+	return why
 }
 
 // unreadable is why nothing was given, where that is because of partitions that cannot be read.

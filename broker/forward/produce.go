@@ -86,7 +86,7 @@ var builders = sync.Pool{New: func() any { return record.NewBuilder(64 << 10) }}
 // NewSlice copies a slice for its leader.
 func NewSlice(k Key, s *partition.Slice) (*Slice, error) {
 	out := &Slice{Key: k, head: sliceHead{
-		Count: s.Count, Plain: s.Plain, Keyless: s.Keyless, Whole: s.Whole, Sequence: s.Sequence, Expected: s.Expected,
+		Meant: Meant{Key: k}, Count: s.Count, Plain: s.Plain, Keyless: s.Keyless, Whole: s.Whole, Sequence: s.Sequence, Expected: s.Expected,
 	}}
 	if s.Once != nil {
 		out.head.Once = &once{s.Once.Stamp, Fault{s.Once.Refusal}}

@@ -64,7 +64,7 @@ func TestWebSocketHandshakes(t *testing.T) {
 // notReady is a process that does not serve.
 type notReady struct{}
 
-func (notReady) Ready() []string         { return []string{"the node is starting or stopping", "and more"} }
+func (notReady) Ready() []string { return []string{"the node is starting or stopping", "and more"} }
 func (notReady) DisksFree(context.Context, []model.BrokerID) map[model.BrokerID]int64 {
 	return nil
 }
