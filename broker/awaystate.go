@@ -76,7 +76,13 @@ func (b *Broker) advance(ctx context.Context, topic model.TopicID, what []Record
 			byNode[at.Node] = append(byNode[at.Node], i)
 		}
 	}
-	b.together(slices.Collect(maps.Keys(byNode)), func(node model.BrokerID) { b.advanceAt(ctx, node, topic, what, moves, byNode[node]) })
+	b.together(slices.Collect(maps.Keys(byNode)), func(node model.BrokerID) {
+		keys, list := make([]forward.Key, len(byNode[node])), make([]*startMove, len(byNode[node]))
+		for k, i := range byNode[node] {
+			keys[k], list[k] = forward.Key{Topic: topic, Partition: what[i].Partition}, &moves[i]
+		}
+		b.advanceAt(ctx, node, keys, list)
+	})
 	if len(here) == 0 {
 		return
 	}
@@ -86,22 +92,24 @@ func (b *Broker) advance(ctx context.Context, topic model.TopicID, what []Record
 	}
 }
 
-func (b *Broker) advanceAt(ctx context.Context, node model.BrokerID, topic model.TopicID, what []RecordDeletion, moves []startMove, list []int) {
+// advanceAt moves log starts of partitions that one other node leads.
+func (b *Broker) advanceAt(ctx context.Context, node model.BrokerID, keys []forward.Key, moves []*startMove) {
 	var q deleteRequest
-	for _, i := range list {
-		k := forward.Key{Topic: topic, Partition: what[i].Partition}
+	for i, k := range keys {
 		at, _ := forward.LeaderOf(b.meta.Image(), k) // else the leader refuses it
 		q.Moves = append(q.Moves, moveAsked{forward.Meant{Key: k, Epoch: at.Epoch}, moves[i].To})
 	}
 	a, err := forward.Ask[deleteRequest, deleteAnswer](ctx, b.away.Network(), node, forward.MethodDelete, q)
-	for k, i := range list {
+	for i, k := range keys {
 		switch {
 		case forward.Lost(err):
-			moves[i].Err = model.Errorf(model.Timeout, "node %d did not answer: whether the records of partition %d were deleted is not known", node, what[i].Partition).WithCause(err)
+			moves[i].Err = model.Errorf(model.Timeout, "node %d did not answer: whether the records of partition %d were deleted is not known", node, k.Partition).WithCause(err)
 		case err != nil:
-			moves[i].Err = forward.Unanswered(forward.Key{Topic: topic, Partition: what[i].Partition}, forward.Place{Node: node}, err)
-		case k < len(a.Moved):
-			moves[i].Start, moves[i].Err = a.Moved[k].Start, a.Moved[k].Fault.Err
+			moves[i].Err = forward.Unanswered(k, forward.Place{Node: node}, err)
+		case i < len(a.Moved):
+			moves[i].Start, moves[i].Err = a.Moved[i].Start, a.Moved[i].Fault.Err
+		default:
+			moves[i].Err = model.Errorf(model.Timeout, "node %d has not told what became of partition %d", node, k.Partition)
 		}
 	}
 }

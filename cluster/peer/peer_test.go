@@ -48,6 +48,7 @@ type options struct {
 	key     []byte
 	cluster string
 	handler Handler
+	data    Handler
 	log     io.Writer
 }
 
@@ -67,7 +68,7 @@ func (n *town) start(t *testing.T, storage string, o options) *Port {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	p, err := Start(Config{
-		Keys: keys, Listener: l, Resolve: n.resolve, Handler: o.handler, Streams: []string{RaftProtocol},
+		Keys: keys, Listener: l, Resolve: n.resolve, Handler: o.handler, Data: o.data, Streams: []string{RaftProtocol},
 		Self:   func() Identity { return Identity{Node: 7, Storage: storage, Cluster: o.cluster, Binary: "test"} },
 		Logger: slog.New(slog.NewTextHandler(o.log, nil)),
 	})
