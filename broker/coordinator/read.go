@@ -228,7 +228,7 @@ func (x *polling) tellUnreadable(now *group.Assignment) (why error) {
 		x.out.Unreadable = append(x.out.Unreadable, Unreadable{h, s.err})
 		why = s.err
 	}
-	if len(x.out.Unreadable) < len(now.Held) {
+	if len(x.out.Unreadable) < len(now.Held) || x.req.Stream { // a stream is told, and goes on
 		return nil
 	}
 	return why

@@ -306,10 +306,15 @@ func TestAGroupSpansAllNodes(t *testing.T) {
 		at[k%3].must(t, "POST", "/v1/topics/shared/records", map[string]any{"records": []any{map[string]any{"key": fmt.Sprint(k), "value": fmt.Sprint("v", k)}}}, nil)
 	}
 	for i := range at {
-		eventually(t, startLimit, "all is given and committed", func() bool {
-			d := at[i].group(t, "g")
-			return d.TotalLag == 0 && l.given() >= n
-		})
+		var d described
+		done := func() bool { d = at[i].group(t, "g"); return d.TotalLag == 0 && l.given() >= n }
+		for end := time.Now().Add(startLimit); !done(); time.Sleep(20 * time.Millisecond) {
+			if time.Now().After(end) {
+				l.mu.Lock()
+				defer l.mu.Unlock()
+				t.Fatalf("at node %d not all is given and committed: %d given, by %v, %v; %+v", i+1, l.total, l.by, l.wrong, d)
+			}
+		}
 	}
 	l.mu.Lock()
 	require.Empty(t, l.wrong)
