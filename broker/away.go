@@ -159,6 +159,9 @@ func (b *Broker) send(call *produceCall, t *topic, req *ProduceRequest) {
 		}
 		if err != nil {
 			call.away[k], s.Err = nil, err
+			if s.Keyless {
+				t.turnOver(p)()
+			}
 			call.done.Discount(1)
 			continue
 		}

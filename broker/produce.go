@@ -270,7 +270,7 @@ type admission struct {
 
 func (t *topic) admission(now int64) admission {
 	parts := *t.lead.Load()
-	return admission{t: t, cfg: t.config.Load(), parts: parts, now: now, turn: int32(t.sticky.Load() % uint32(len(parts)))}
+	return admission{t: t, cfg: t.config.Load(), parts: parts, now: now, turn: t.turn(parts)}
 }
 
 // single is the index of a record whose errors point into itself, not into a list.

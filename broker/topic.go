@@ -42,6 +42,8 @@ type topic struct {
 	// lead are parts without those that other nodes lead, as the image said when they were
 	// last looked at.
 	lead   atomic.Pointer[[]*partition.Partition]
+	// nobody tells which partitions have no leader; nil: all have one.
+	nobody atomic.Pointer[[]bool]
 	sticky atomic.Uint32 // keyless records take this partition, modulo their number
 	rates  rates
 	once   inFlight
@@ -68,6 +70,22 @@ func (t *topic) follows(want *metadata.Topic) bool {
 	has := t.inForce.Load()
 	return t.id == want.ID && len(*t.parts.Load()) >= len(want.Partitions) &&
 		(has == want.Config || has != nil && *has == *want.Config)
+}
+
+// turn is the partition that takes keyless records now. One that has no leader is passed over.
+func (t *topic) turn(parts []*partition.Partition) int32 {
+	cur, n := t.sticky.Load(), uint32(len(parts))
+	nobody := t.nobody.Load()
+	if nobody == nil || len(*nobody) != len(parts) || !(*nobody)[cur%n] {
+		return int32(cur % n)
+	}
+	for step := uint32(1); step < n; step++ {
+		if next := (cur + step) % n; !(*nobody)[next] {
+			t.sticky.CompareAndSwap(cur, cur+step)
+			return int32(next)
+		}
+	}
+	return int32(cur % n)
 }
 
 // turnOver moves keyless records on from a partition to the next.

@@ -58,6 +58,10 @@ func (x *polling) goThere(ctx context.Context, again *bool) (elsewhere bool, _ e
 	if err == nil {
 		return true, nil
 	}
+	if ctx.Err() != nil { // the client has gone away
+		x.gone(ctx)
+		return true, context.Cause(ctx)
+	}
 	if notTaken(err) && !*again && x.out == nil && x.c.meta.Barrier(ctx) == nil {
 		if now, bad := x.c.place(ctx, x.req.Group, false); bad == nil && now != node {
 			*again = true
