@@ -41,7 +41,7 @@ type topic struct {
 	parts   atomic.Pointer[[]*partition.Partition] // nil where the partition could not be opened
 	// lead are parts without those that other nodes lead, as the image said when they were
 	// last looked at.
-	lead   atomic.Pointer[[]*partition.Partition]
+	lead atomic.Pointer[[]*partition.Partition]
 	// nobody tells which partitions have no leader; nil: all have one.
 	nobody atomic.Pointer[[]bool]
 	sticky atomic.Uint32 // keyless records take this partition, modulo their number
