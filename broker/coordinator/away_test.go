@@ -259,6 +259,7 @@ func TestALeadershipThatNobodyHasIsTold(t *testing.T) {
 		nodes[0].quorum.propose(t, metadata.FenceBroker{ID: 2, Epoch: nodes[0].quorum.Image().Broker(2).Epoch})
 		_, _, err = nodes[0].read("t", p, 0, 0)
 		require.Contains(t, code(t, model.LeaderUnavailable, err).Detail, "has no leader")
+		pass(time.Second) // the node follows its metadata
 		for range 6 {
 			keyless := &broker.ProduceRequest{Topic: "t", Acks: partition.AcksAll, Timeout: 10 * time.Second, Records: []record.Record{{Timestamp: broker.NoTimestamp}}}
 			require.NoError(t, nodes[0].broker.Produce(t.Context(), caller, keyless, func(r *broker.ProduceResult) {
