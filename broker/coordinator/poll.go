@@ -40,6 +40,8 @@ func (p *poll) replaced() bool { return p.over.Load() }
 type polling struct {
 	c        *Coordinator
 	a        *actor
+	away     *awayPoll // where another node looks after the group; nil: it is a's
+	retried  bool      // it was tried at one other node already
 	req      *PollRequest
 	cursor   *cursor.Cursor
 	known    group.Version // of the assignment that the client knows of; 0: of none
@@ -126,6 +128,11 @@ func (w *Waiting) Resume(ctx context.Context, visit Visit) (*PollResult, *Waitin
 		switch {
 		case err == errParked: //nolint:errorlint // it is never wrapped
 			return nil, w, nil
+		case err != errMoved && x.away != nil: //nolint:errorlint // it is never wrapped
+			if x.elsewhere(ctx, err) {
+				continue
+			}
+			return x.out, nil, x.failedAway(ctx, err)
 		case err != errMoved: //nolint:errorlint // it is never wrapped
 			if err != nil && x.a != nil {
 				x.gone(ctx)
@@ -197,17 +204,25 @@ func (x *polling) turn(ctx context.Context) (err error) {
 	return err
 }
 
-// enter finds the group's actor and makes the poll its member's.
+// enter finds the group's actor, here or at another node, and makes the poll its member's.
 func (x *polling) enter(ctx context.Context) error {
+	x.a, x.away, x.before = nil, nil, nil
+	node, err := x.c.place(ctx, x.req.Group, false)
+	if err != nil {
+		return err
+	}
+	if node != x.c.nodeID {
+		x.enterAway(node)
+		return nil
+	}
 	a, err := x.c.find(ctx, x.req.Group, false)
-	x.a = nil
 	if err != nil {
 		return err
 	}
 	if a == nil {
 		return model.Errorf(model.UnknownMember, "the group %q has no member %q", x.req.Group, x.req.Member)
 	}
-	x.a, x.before = a, nil
+	x.a = a
 	if x.req.Watch != nil {
 		x.poll, err = x.req.Watch.enter(a)
 	} else {
@@ -219,7 +234,10 @@ func (x *polling) enter(ctx context.Context) error {
 func (x *polling) leave() {
 	x.rest()
 	x.unwatch()
-	if x.req.Watch == nil {
+	switch {
+	case x.away != nil:
+		x.leaveAway()
+	case x.req.Watch == nil:
 		x.a.leave(x.poll)
 	}
 	x.poll = nil
@@ -269,16 +287,12 @@ func (x *polling) news(before *group.Assignment) bool {
 func (x *polling) look(ctx context.Context) error {
 	x.poll.changed.Store(false) // by what comes before the look
 	preq := group.PollRequest{Member: x.req.Member, Cursor: x.cursor, Wait: max(0, time.Until(x.deadline)), Silent: x.req.Stream}
-	err := x.a.within(ctx, func(g *group.Group, env group.Env) (eff group.Effects, err error) {
-		if x.poll.replaced() { // a later poll may have been here before
-			return group.Effects{}, nil
-		}
-		if m, err := g.Facts(x.req.Member); err == nil {
-			x.explicit = m.Pattern == ""
-		}
-		eff, x.got, err = g.Poll(env, preq)
-		return eff, err
-	})
+	var err error
+	if x.away != nil {
+		x.got, x.explicit, err = x.away.look(ctx, preq)
+	} else {
+		x.got, x.explicit, err = x.a.look(ctx, x.poll, preq)
+	}
 	if err != nil {
 		return err
 	}
@@ -292,6 +306,21 @@ func (x *polling) look(ctx context.Context) error {
 	return x.place(ctx)
 }
 
+// look takes a poll to the group; it finds nothing where a later poll has taken its place.
+func (a *actor) look(ctx context.Context, p *poll, req group.PollRequest) (got group.PollResult, explicit bool, _ error) {
+	err := a.within(ctx, func(g *group.Group, env group.Env) (eff group.Effects, err error) {
+		if p.replaced() { // a later poll may have been here before
+			return group.Effects{}, nil
+		}
+		if m, err := g.Facts(req.Member); err == nil {
+			explicit = m.Pattern == ""
+		}
+		eff, got, err = g.Poll(env, req)
+		return eff, err
+	})
+	return got, explicit, err
+}
+
 // wait returns once there are enough records, the assignment may have changed (again), or it
 // is time to answer; with errParked where the goroutine may end until then.
 func (x *polling) wait(ctx context.Context) (again bool, why End, err error) {
@@ -301,6 +330,9 @@ func (x *polling) wait(ctx context.Context) (again bool, why End, err error) {
 			return false, x.ending(), nil
 		}
 		x.watch()
+		if x.away != nil {
+			x.away.park()
+		}
 		x.timer = time.AfterFunc(left, x.woken)
 		x.suspect.Store(true) // what has ended before the guard was there
 		x.waiting = true
@@ -369,6 +401,10 @@ func (x *polling) ending() End {
 func (x *polling) gone(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
+	if x.away != nil {
+		_, _ = unattendedCall.at(ctx, x.c, x.away.node, asked[string]{x.req.Group, 0, x.req.Member}) // as below
+		return
+	}
 	_ = x.a.do(ctx, func(g *group.Group, env group.Env) (group.Effects, error) {
 		return group.Effects{}, g.Unattended(env, x.req.Member)
 	}) // nobody is there to be told
@@ -399,10 +435,12 @@ func (x *polling) mayRead(ctx context.Context, topic string) error {
 // answer gives the records, and says what the member has now.
 func (x *polling) answer(ctx context.Context, end End) error {
 	var now *group.Assignment
-	err := x.a.within(ctx, func(g *group.Group, env group.Env) (_ group.Effects, err error) {
-		now, err = g.Answer(env, x.req.Member, x.req.Grace)
-		return group.Effects{}, err
-	})
+	var err error
+	if q := (answerRequest{Member: x.req.Member, Grace: x.req.Grace}); x.away != nil {
+		now, err = x.away.answer(ctx, q)
+	} else {
+		now, err = x.a.answer(ctx, q)
+	}
 	if err != nil {
 		return err
 	}
