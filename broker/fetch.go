@@ -155,13 +155,13 @@ func resolve(part *partition.Partition, at Position, iso Isolation) (model.Offse
 	case Earliest:
 		return bounds.LogStart, nil
 	case Latest:
-		return limit, nil
+		return limit, part.Settled()
 	case AtTime:
 		off, _, found, err := part.OffsetForTimestamp(at.Value, limit)
 		if err != nil || found {
 			return off, err
 		}
-		return limit, nil
+		return limit, part.Settled()
 	}
 	off := model.Offset(at.Value)
 	if off < bounds.LogStart || off > bounds.LogEnd {

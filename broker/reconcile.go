@@ -140,7 +140,7 @@ func (b *Broker) reconcileTopic(name string, want *metadata.Topic) {
 			continue
 		}
 		configure(p, logs[i], want.Config)
-		p.SetLeadership(b.leadership(&want.Partitions[i]))
+		b.takeRole(p, &want.Partitions[i])
 	}
 	t.inForce.Store(want.Config)
 	b.topics.Store(name, t)
@@ -159,13 +159,10 @@ func configure(p *partition.Partition, l *log.Log, c *metadata.TopicConfig) {
 	l.SetConfig(lc)
 }
 
-func (b *Broker) leadership(p *metadata.Partition) partition.Leadership {
-	return partition.Leadership{Leader: p.Leader == b.nodeID, Epoch: p.LeaderEpoch, ISR: len(p.ISR)}
-}
-
 // dropTopic ends a topic that was deleted: waiting calls learn it, its files go to the
 // trash folder.
 func (b *Broker) dropTopic(t *topic) {
+	b.leave(t)
 	t.close(unknownTopic(t.name))
 	logs := t.openLogs()
 	op := b.takeWork(workKey{operations.DeletePartitions, t.name}, len(logs))

@@ -17,6 +17,7 @@ import (
 	"log/slog"
 	"math"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"tidewire/cluster/founding"
@@ -80,6 +81,7 @@ type Cluster struct {
 
 	clusterID string
 	epoch     int64
+	stopping  atomic.Bool // this node is about to stop
 
 	stop func(context.Context) error // once
 }

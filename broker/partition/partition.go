@@ -99,6 +99,7 @@ type Partition struct {
 	keyless  int                   // guarded by mu: bytes without keys since the last turn
 	batches  []byte                // guarded by mu: a slice that became several batches
 	spare    []*Slice              // guarded by mu: memory for the next inbox
+	rep      *replica              // guarded by mu: nil where there is no other replica
 
 	openUrgent bool // guarded by mu: the open batch holds a slice that must not wait for a sync
 
@@ -134,6 +135,10 @@ type Identity struct {
 func (p *Partition) SetLeadership(l Leadership) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.setLeadershipLocked(l)
+}
+
+func (p *Partition) setLeadershipLocked(l Leadership) {
 	was := p.lead
 	p.lead = l
 	if was.Leader && (!l.Leader || l.Epoch != was.Epoch) {
@@ -221,10 +226,13 @@ func (p *Partition) usableLocked() error {
 	return nil
 }
 
-// advanceLocked raises the high watermark to the stable end where the in-sync set is
-// large enough (KIP-966: it stays below min.insync.replicas), and answers what it passed.
+// advanceLocked raises the high watermark to the stable end, or as far as all that are in sync
+// are stable, and answers what it passed.
 func (p *Partition) advanceLocked(stable model.Offset) {
-	if !p.lead.Leader || p.closed != nil || p.lead.ISR < p.settings.MinInsyncReplicas || stable <= p.hw {
+	if !p.lead.Leader || p.closed != nil {
+		return
+	}
+	if stable = p.reachLocked(stable); stable <= p.hw {
 		return
 	}
 	p.hw = stable
@@ -234,6 +242,11 @@ func (p *Partition) advanceLocked(stable model.Offset) {
 		s.finishLocked(nil)
 	}
 	p.wakeLocked()
+	if p.rep != nil {
+		for t := range p.rep.tails {
+			t.Moved()
+		}
+	}
 }
 
 func (p *Partition) onStable(stable model.Offset) {
@@ -241,6 +254,9 @@ func (p *Partition) onStable(stable model.Offset) {
 	defer p.mu.Unlock()
 	p.stepLocked() // before anybody is answered, so that a lone producer goes round
 	p.advanceLocked(stable)
+	if p.rep != nil && p.rep.report != nil {
+		p.rep.report()
+	}
 }
 
 func (p *Partition) onSyncEnd() {

@@ -44,6 +44,9 @@ func (t *tx) alterPartition(leader model.BrokerID, c *PartitionChange) Partition
 	left := slices.DeleteFunc(slices.Clone(p.ISR), func(id model.BrokerID) bool { return slices.Contains(next, id) })
 	p.ISR = next
 	p.eligible(topic.Config, left)
+	if !slices.Contains(next, leader) {
+		p.install(topic.Config, t.elect(topic.Config, &p))
+	}
 	p.PartitionEpoch++
 	n := *topic
 	n.Partitions = slices.Clone(topic.Partitions)
@@ -60,10 +63,11 @@ func (t *tx) checkChange(p *Partition, leader model.BrokerID, c *PartitionChange
 	case p.PartitionEpoch != c.PartitionEpoch:
 		return model.Errorf(model.Conflict, "the partition has changed since: its epoch is %d", p.PartitionEpoch)
 	}
-	led := false
+	if len(c.ISR) == 0 {
+		return model.Invalid("/isr", "somebody must stay in sync")
+	}
 	for i, member := range c.ISR {
 		b := t.broker(member.ID)
-		led = led || member.ID == leader
 		switch {
 		case slices.ContainsFunc(c.ISR[:i], func(x InSync) bool { return x.ID == member.ID }):
 			return model.Invalid("/isr", "broker %d is named twice", member.ID)
@@ -75,9 +79,6 @@ func (t *tx) checkChange(p *Partition, leader model.BrokerID, c *PartitionChange
 		case b.Epoch != member.Epoch && !slices.Contains(p.ISR, member.ID):
 			return model.Errorf(model.Conflict, "broker %d has registered again since it was in sync", member.ID)
 		}
-	}
-	if !led {
-		return model.Invalid("/isr", "the leader belongs to the in-sync replicas")
 	}
 	return nil
 }

@@ -87,7 +87,8 @@ type AlterPartitions struct {
 	Changes []PartitionChange `json:"changes"`
 }
 
-// PartitionChange names the in-sync replicas that a partition is to have. It holds for one
+// PartitionChange names the in-sync replicas that a partition is to have. A leader that is not
+// among them resigns: another of them is elected. It holds for one
 // leader epoch and one partition epoch. A member that is fenced, or that has registered again
 // since, refuses it whole (KIP-841, 903).
 type PartitionChange struct {

@@ -63,7 +63,7 @@ func TestAChangeOfTheISRIsFenced(t *testing.T) {
 		{"a member that is fenced", fenced, isrChange(fenced.Topic("t").Partitions[0], InSync{1, 2}, InSync{3, 5}), model.Conflict},
 		{"a member that has registered again", again, isrChange(again.Topic("t").Partitions[0], InSync{1, 2}, InSync{3, 5}), model.Conflict},
 		{"a member twice", img, isrChange(p, InSync{1, 2}, InSync{1, 2}), model.InvalidArgument},
-		{"without the leader", img, isrChange(p, InSync{2, 4}), model.InvalidArgument},
+		{"without anybody", img, isrChange(p), model.InvalidArgument},
 		{"a broker without a replica", img, isrChange(p, InSync{1, 2}, InSync{9, 9}), model.InvalidArgument},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -81,6 +81,18 @@ func TestAChangeOfTheISRIsFenced(t *testing.T) {
 	require.Equal(t, model.Fenced, res.Refusal.Code)
 	_, _, res = Apply(img, 90, AlterPartitions{Broker: 1, Epoch: 2})
 	require.Equal(t, model.InvalidArgument, res.Refusal.Code)
+}
+
+func TestALeaderResignsByLeavingTheISR(t *testing.T) {
+	t.Parallel()
+	img := threeLive(t, "2", 1, 2, 3)
+	before := img.Topic("t").Partitions[0]
+	_, a := alter(t, img, isrChange(before, InSync{2, 4}, InSync{3, 5}))
+	require.Nil(t, a.Refusal)
+	require.Equal(t, Partition{
+		Leader: 2, LeaderEpoch: before.LeaderEpoch + 1, PartitionEpoch: before.PartitionEpoch + 1,
+		Replicas: brokerIDs(1, 2, 3), ISR: brokerIDs(2, 3), ELR: brokerIDs(),
+	}, a.Partition)
 }
 
 func TestEligibleReplicasEndWithALowerMinISR(t *testing.T) {
