@@ -49,6 +49,11 @@ type FetchRequest struct {
 	From       Position
 	MaxRecords int
 	MaxBytes   int // of keys, values and headers; the first record always comes whole
+	// Preview says that the reader cuts each key, value and header value to PreviewBytes, and
+	// that only what is left counts for MaxBytes. One call then looks at previewScan bytes
+	// at most.
+	Preview      bool
+	PreviewBytes int
 	// Strict says that not even the first record may be larger than MaxBytes: a read that is
 	// part of a larger one.
 	Strict    bool
@@ -59,6 +64,9 @@ type FetchRequest struct {
 	// most, and NextOffset tells how far it came.
 	Filter *browse.Filter
 }
+
+// previewScan is how much one read that is for previews looks at, once it has given a record.
+const previewScan = 64 << 20
 
 // scanBytes is how much that a filter leaves out is looked at in one read.
 const scanBytes = 1 << 20

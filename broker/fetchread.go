@@ -31,6 +31,7 @@ type fetching struct {
 	// uncounted reads are the service's own and do not show in the topic's rates.
 	uncounted bool
 	left      int // bytes of records that the request's filter left out
+	cut       int // bytes of records beyond what a preview shows
 	filter    visible.Filter
 }
 
@@ -314,6 +315,11 @@ func (f *fetching) records(r *reader, batch *record.Batch, limit model.Offset) e
 			}
 			continue
 		}
+		if f.req.Preview {
+			whole := n
+			n = previewBytes(rec, f.req.PreviewBytes)
+			f.cut += whole - n
+		}
 		if (f.info.Records > 0 || f.req.Strict) && f.info.Bytes+n > f.req.MaxBytes {
 			f.full, f.info.End = true, AtLimit
 			return nil
@@ -324,7 +330,7 @@ func (f *fetching) records(r *reader, batch *record.Batch, limit model.Offset) e
 		f.info.Records++
 		f.info.Bytes += n
 		f.info.NextOffset = rec.Offset + 1
-		if f.info.Records >= f.req.MaxRecords || f.info.Bytes >= f.req.MaxBytes {
+		if f.info.Records >= f.req.MaxRecords || f.info.Bytes >= f.req.MaxBytes || f.cut >= previewScan {
 			f.full, f.info.End = true, AtLimit
 			return nil
 		}

@@ -78,5 +78,5 @@ func (f *fetching) found(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	return f.full || f.info.Records > 0 && f.info.Bytes >= f.req.MinBytes, nil
+	return f.full || f.info.Records > 0 && f.info.Bytes+f.cut >= f.req.MinBytes, nil
 }

@@ -50,6 +50,15 @@ func recordBytes(r *record.Record) int {
 	return n
 }
 
+// previewBytes is recordBytes of a record whose key and values are cut to most bytes.
+func previewBytes(r *record.Record, most int) int {
+	n := min(len(r.Key), most) + min(len(r.Value), most)
+	for i := range r.Headers {
+		n += len(r.Headers[i].Name) + min(len(r.Headers[i].Value), most)
+	}
+	return n
+}
+
 // rateInterval is how often rates are taken; rateWindow is the time constant of their
 // exponentially weighted average.
 const (

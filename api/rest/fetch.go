@@ -154,6 +154,7 @@ func (a *API) fetchRequest(c *route.Call) (*broker.FetchRequest, recordjson.Enco
 	req.MaxRecords, req.MaxBytes, req.MinBytes = int(records), int(bytes), int(least)
 	req.Wait = time.Duration(wait) * time.Millisecond
 	enc, err = encodings(c)
+	req.Preview, req.PreviewBytes = enc.Preview, enc.PreviewBytes
 	return req, enc, err
 }
 

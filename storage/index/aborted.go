@@ -144,7 +144,10 @@ func (x *Aborted) Sync() error {
 		return nil
 	}
 	f, err := x.fs.OpenFile(name, fsx.ReadWrite)
-	if err != nil {
+	if err != nil { // nothing was done to the file: the next sync is to try again
+		x.mu.Lock()
+		x.unsynced = true
+		x.mu.Unlock()
 		return err
 	}
 	return cmp.Or(f.Sync(), f.Close())

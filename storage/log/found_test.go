@@ -13,6 +13,7 @@ import (
 	"tidewire/internal/model"
 	"tidewire/storage/checkpoint"
 	"tidewire/storage/epochs"
+	"tidewire/storage/producer"
 	"tidewire/storage/record"
 )
 
@@ -639,4 +640,111 @@ func TestACleanerCheckpointThatIsNotOfTheLastStopIsDropped(t *testing.T) {
 		require.Zero(t, l.cleaned.point.Load())
 		require.NoError(t, h.stop())
 	}
+}
+
+// A start removes segments below the log start. What it must know of their producers it
+// writes down first, or does not start.
+func TestProducersSurviveAStartWhoseSnapshotIsNotWritten(t *testing.T) {
+	t.Parallel()
+	in := fsx.NewInject(fsx.NewMem(), nil)
+	h := newHarness(t, in, "/data")
+	l := h.open(Config{SegmentBytes: 1})
+	mustAppend(t, l, pbatch(1, 0, 0, 1))
+	mustAppend(t, l, batch(t, record.None, 1))
+	waitStable(t, l)
+	noSnapshot := fsx.FailIf(func(op fsx.Op) bool { return op.Kind == fsx.OpWrite && strings.Contains(op.Path, snapshotSuffix) }, syscall.EIO)
+	require.NoError(t, in.Remove(path.Join(logDir, baseName(1)+snapshotSuffix)))
+	in.SetHook(noSnapshot)
+	l.SetHighWatermark(1)
+	require.NoError(t, l.AdvanceLogStart(1))
+	h.kill()
+	in.SetHook(nil)
+	h.start()
+	in.SetHook(noSnapshot)
+	_, err := h.store.Open(testID, "events", 0, Config{})
+	require.True(t, model.HasCode(err, model.StorageError), "%v", err)
+	in.SetHook(nil)
+	l = h.open(Config{})
+	require.EqualValues(t, 1, l.LogStart())
+	require.True(t, mustAppend(t, l, pbatch(1, 0, 0, 1)).Duplicate)
+	require.NoError(t, h.stop())
+}
+
+// An index of aborted transactions that is made anew may lack one of which compaction has
+// left no record. Then the newest snapshot says so too, or each start would make it anew.
+func TestASnapshotFollowsAnIndexOfAbortsMadeAnew(t *testing.T) {
+	t.Parallel()
+	mem := fsx.NewMem()
+	h := newHarness(t, mem, "/data")
+	cfg := Config{SegmentBytes: 1, FileDeleteDelayMs: -1}
+	l := h.open(cfg)
+	mustAppend(t, l, tbatch(1, 0, 0, 1))
+	mustAppend(t, l, marker(1, 0, record.ControlAbort, 0))
+	mustAppend(t, l, pbatch(1, 0, 1, 1)) // so that the first is not kept as the producer's last
+	for i := range int64(2) {
+		mustAppend(t, l, batch(t, record.None, i))
+	}
+	l.SetHighWatermark(l.LogEnd())
+	waitStable(t, l)
+	l.SetConfig(Config{FileDeleteDelayMs: -1}) // segments are merged, and the snapshots between them go
+	mustClean(t, l, 1000)
+	end := l.LogEnd()
+	require.NoError(t, h.stop())
+
+	txns := snapshotAt(t, mem, end).Txns
+	require.Len(t, txns, 1)
+	require.NoError(t, mem.Remove(path.Join(logDir, baseName(txns[0].Base)+txnIndexSuffix)))
+	h.start()
+	l = h.open(cfg)
+	got, err := l.AbortedTransactions(0, end)
+	require.NoError(t, err)
+	require.Empty(t, got)
+	require.NoError(t, h.stop())
+	require.Empty(t, snapshotAt(t, mem, end).Txns)
+}
+
+func snapshotAt(t *testing.T, fsys fsx.FS, off model.Offset) *producer.Snapshot {
+	t.Helper()
+	b, err := fsx.ReadFile(fsys, path.Join(logDir, baseName(off)+snapshotSuffix), producer.MaxSnapshot)
+	require.NoError(t, err)
+	s, err := producer.DecodeSnapshot(b, off)
+	require.NoError(t, err)
+	return s
+}
+
+// A snapshot that waits for a sync while compaction takes the last of a transaction says
+// that it is gone.
+func TestASnapshotThatWaitsFollowsCompaction(t *testing.T) {
+	t.Parallel()
+	mem := fsx.NewMem()
+	h := newHarness(t, mem, "/data")
+	h.store.o.SyncInterval = time.Hour
+	small, large := Config{SegmentBytes: 1, FileDeleteDelayMs: -1}, Config{FileDeleteDelayMs: -1}
+	l := h.open(small)
+	mustAppend(t, l, tbatch(1, 0, 0, 1))
+	mustAppend(t, l, marker(1, 0, record.ControlAbort, 0))
+	mustAppend(t, l, pbatch(1, 0, 1, 1))
+	for i := range int64(2) { // first the record goes, then the marker is given its horizon
+		l.SetConfig(small)
+		mustAppend(t, l, batch(t, record.None, i))
+		waitStable(t, l)
+		l.SetHighWatermark(l.LogEnd())
+		l.SetConfig(large) // segments are merged, or each would keep its last batch
+		mustClean(t, l, 1000)
+	}
+	l.SetConfig(small)
+	mustAppend(t, l, batch(t, record.None, 2))
+	at := l.LogEnd() - 1
+	l.SetHighWatermark(l.LogEnd())
+	ok, err := fsx.Exists(mem, path.Join(logDir, baseName(at)+snapshotSuffix))
+	require.NoError(t, err)
+	require.False(t, ok, "the snapshot waits")
+	l.SetConfig(large)
+	mustClean(t, l, 1<<50)
+	waitStable(t, l)
+	got, err := l.AbortedTransactions(0, l.LogEnd())
+	require.NoError(t, err)
+	require.Empty(t, got)
+	require.Empty(t, snapshotAt(t, mem, at).Txns)
+	require.NoError(t, h.stop())
 }

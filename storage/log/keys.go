@@ -150,12 +150,13 @@ func (r *recovery) loadKeys(below model.Offset) error {
 	return nil
 }
 
-// keepKeys writes the file before segments below an offset go.
-func (r *recovery) keepKeys(first model.Offset) error {
+// keepKeys writes the file before segments below an offset go. read is why they could not
+// be read.
+func (r *recovery) keepKeys(first model.Offset) (read, err error) {
 	if err := r.loadKeys(first); err != nil || !r.l.keys.Behind() {
-		return err
+		return err, nil
 	}
-	return r.l.writeKeys(r.l.keys.View(first))
+	return nil, r.l.writeKeys(r.l.keys.View(first))
 }
 
 // settleKeys writes the file anew where it tells of what a power cut has taken: others are

@@ -177,7 +177,7 @@ func (l *Log) dropBelowStart(now time.Time) (segments int, bytes int64) {
 	// the producers, of whom no batch is left.
 	err := l.writeRollSnapshot(snap)
 	if err == nil && snap == nil && !none {
-		err = l.ensureSnapshot(slices.Concat(gone, *l.segs.Load()), first)
+		err = firstErr(l.ensureSnapshot(slices.Concat(gone, *l.segs.Load()), first))
 	}
 	if err == nil {
 		err = l.saveKeysCutLocked()
@@ -268,16 +268,16 @@ func (l *Log) takeBelowStartLocked(now int64) (gone []*segment, snap *pendingSna
 func (l *Log) firstBase() model.Offset { return (*l.segs.Load())[0].base }
 
 // ensureSnapshot makes sure of a snapshot at the base of a segment before those below are
-// removed, of which nothing else is known then.
-func (l *Log) ensureSnapshot(segs []*segment, base model.Offset) error {
+// removed, of which nothing else is known then. read is why they could not be read.
+func (l *Log) ensureSnapshot(segs []*segment, base model.Offset) (read, err error) {
 	if ok, err := fsx.Exists(l.store.fs, l.snapshotPath(base)); ok || err != nil {
-		return err
+		return nil, err
 	}
 	st, err := l.stateAt(segs, base)
 	if err != nil || st.Len() == 0 {
-		return err
+		return err, nil
 	}
-	return l.tryWriteSnapshot(pendingSnapshot{base, st.EncodeSnapshot(nil)})
+	return nil, l.tryWriteSnapshot(pendingSnapshot{base, st.EncodeSnapshot(nil)})
 }
 
 // writeRollSnapshot writes the snapshot of the segment that is about to be the first.
@@ -366,15 +366,15 @@ func (r *recovery) dropBelow(start model.Offset) error {
 		return nil
 	}
 	if n > 0 {
-		if err := r.l.ensureSnapshot(r.segs, first); fsx.IsNoSpace(err) || fsx.IsNoDescriptor(err) {
+		// Damage below the log start is in nobody's way. A file that could not be written is:
+		// a retry would be taken for something new.
+		read, err := r.l.ensureSnapshot(r.segs, first)
+		if err := r.tolerate("producers", read, err); err != nil {
 			return err
-		} else if err != nil {
-			r.l.store.log.Warn("producers below the log start are not known", "log", r.l.name, "err", err)
 		}
-		if err := r.keepKeys(first); fsx.IsNoSpace(err) || fsx.IsNoDescriptor(err) {
+		read, err = r.keepKeys(first)
+		if err := r.tolerate("idempotency keys", read, err); err != nil {
 			return err
-		} else if err != nil {
-			r.l.store.log.Warn("idempotency keys below the log start are not known", "log", r.l.name, "err", err)
 		}
 	}
 	// A killed process may have left the next segment's name to the page cache.
@@ -389,6 +389,15 @@ func (r *recovery) dropBelow(start model.Offset) error {
 		delete(r.sizes, name)
 	}
 	r.segs = r.segs[n:]
+	return nil
+}
+
+// tolerate passes over damage of segments that are about to go.
+func (r *recovery) tolerate(what string, read, err error) error {
+	if err != nil || read == nil || !model.HasCode(read, model.StorageError) {
+		return firstErr(err, read)
+	}
+	r.l.store.log.Warn(what+" below the log start are not known", "log", r.l.name, "err", read)
 	return nil
 }
 

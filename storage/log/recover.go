@@ -30,6 +30,7 @@ type recovery struct {
 	haveEp  bool                  // the epoch file was there and whole
 	fileEp  epochs.Cache          // as it said
 	badTxn  map[model.Offset]bool // by base: the index of aborted transactions is damaged
+	rebuilt bool                  // such an index was made anew
 	state   *replayed             // of producers, as far as the log was read
 	snaps   []pendingSnapshot     // of bases that validation came by
 	redo    []span                // whole batches above the recovery point
@@ -85,7 +86,7 @@ func (s *Store) openLog(key logKey, name string, cfg Config) (*Log, error) {
 		}
 	}
 	l.segs.Store(&r.segs)
-	if err := firstErr(r.tidySnapshots(end), r.settleKeys(end)); err != nil {
+	if err := firstErr(r.tidySnapshots(end), r.settleKeys(end), r.settleTxns()); err != nil {
 		return nil, r.fail(err)
 	}
 	if clean > end {

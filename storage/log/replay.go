@@ -196,6 +196,7 @@ func (r *recovery) producerState(n int, off model.Offset) (*replayed, error) {
 		if err := r.rebuildTxns(seg, end); err != nil {
 			return nil, err
 		}
+		r.rebuilt = true
 	}
 	return st, nil
 }

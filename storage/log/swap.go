@@ -155,9 +155,19 @@ func (l *Log) publishSwap(group []*segment, out *segment) {
 
 // refreshSnapshot makes the newest snapshot say what the indexes of aborted transactions
 // are now; otherwise the next start would take them for damaged and read the segments.
+// So it does with those that wait to be written.
 func (l *Log) refreshSnapshot() error {
 	l.cutMu.Lock()
 	defer l.cutMu.Unlock()
+	l.mu.Lock()
+	waiting := l.snaps[:len(l.snaps):len(l.snaps)]
+	l.mu.Unlock()
+	for _, w := range waiting {
+		if b := l.restate(w.off, w.bytes); b != nil {
+			l.replaceWaiting(w, b)
+		}
+	}
+	l.store.sched.WaitRunning(l.member) // which may write one as it was
 	all, err := l.listSnapshots()
 	if err != nil || len(all) == 0 {
 		return err
@@ -167,9 +177,32 @@ func (l *Log) refreshSnapshot() error {
 	if err != nil {
 		return err
 	}
+	if b = l.restate(off, b); b == nil {
+		return nil
+	}
+	return fsx.WriteFile(l.store.fs, l.snapshotPath(off), b)
+}
+
+// replaceWaiting gives a snapshot that waits other bytes, if it still waits.
+func (l *Log) replaceWaiting(old pendingSnapshot, bytes []byte) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	snaps := slices.Clone(l.snaps) // a sync may have these
+	for i, s := range snaps {
+		if s.off == old.off && &s.bytes[0] == &old.bytes[0] {
+			snaps[i].bytes = bytes
+		}
+	}
+	l.snaps = snaps
+}
+
+// restate gives the bytes of a snapshot with what the indexes of aborted transactions of
+// the segments below it are now; nil where it says that already, or is damaged, which is
+// the next start's business.
+func (l *Log) restate(off model.Offset, b []byte) []byte {
 	s, err := producer.DecodeSnapshot(b, off)
 	if err != nil {
-		return nil // a damaged one is the next start's business
+		return nil
 	}
 	segs := *l.segs.Load()
 	old := s.Txns
@@ -186,7 +219,22 @@ func (l *Log) refreshSnapshot() error {
 	if slices.Equal(s.Txns, old) {
 		return nil
 	}
-	return fsx.WriteFile(l.store.fs, l.snapshotPath(off), s.Encode())
+	return s.Encode()
+}
+
+// settleTxns lets the newest snapshot say what a rebuilt index of aborted transactions has,
+// which may be less: an index keeps a transaction whose last record compaction has taken
+// until it is made anew.
+func (r *recovery) settleTxns() error {
+	if !r.rebuilt {
+		return nil
+	}
+	err := r.l.refreshSnapshot()
+	if fsx.IsNoSpace(err) || fsx.IsNoDescriptor(err) {
+		r.l.store.log.Warn("producer snapshot not written", "log", r.l.name, "err", err)
+		return nil
+	}
+	return err
 }
 
 // settleCleaning completes or takes back, before a log is recovered, what a pass of

@@ -264,6 +264,10 @@ func TestPreviews(t *testing.T) {
 
 	one := path + "/partitions/0/records"
 	require.Equal(t, cut, decoded(t, a.get(one+"?offset=0&preview_bytes=3"), 200)["records"].([]any)[0], "a fetch gives the same")
+	for _, wait := range []string{"", "&wait_ms=60000&min_bytes=100"} { // what is there ends the wait, not what is given
+		few := decoded(t, a.get(one+"?offset=0&preview_bytes=0&max_bytes=5"+wait), 200)["records"]
+		require.Len(t, few, 4, "what is given counts")
+	}
 	require.Equal(t, cut, decoded(t, a.get(one+"/0?preview_bytes=3"), 200))
 	line, _, _ := strings.Cut(string(wants(t, a.getAs("application/x-ndjson", one+"?offset=0&preview_bytes=3"), 200, "").Body), "\n")
 	require.Contains(t, line, `"truncated":true`)

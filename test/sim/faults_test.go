@@ -83,7 +83,7 @@ func (s *sim) latched(fl flight, kept model.Offset) {
 		s.ok(err, "below the stable end %d", stable)
 		s.is(len(data) > 0 || s.l.Compacted(), "nothing is served below the stable end %d", stable)
 	}
-	l := &lost{mem: s.mem, synced: s.bound(), kept: kept, start: s.l.LogStart(), returned: false}
+	l := &lost{mem: s.mem, synced: s.bound(), cached: s.cached(), kept: kept, start: s.l.LogStart(), returned: false}
 	if l.power = s.cuts && s.chance(2); l.power {
 		l.mem = s.mem.Crash(s.rng.Uint64())
 	}
@@ -204,7 +204,7 @@ func (s *sim) failStart() {
 		s.h.start = to
 	default:
 		s.soft(err)
-		l := &lost{mem: s.mem, synced: s.bound(), kept: s.h.end(), start: s.h.start}
+		l := &lost{mem: s.mem, synced: s.bound(), cached: s.cached(), kept: s.h.end(), start: s.h.start}
 		s.die()
 		s.flight = fl
 		s.reopen(l)
@@ -246,7 +246,7 @@ func (s *sim) failCheckpoint() {
 func (s *sim) failStop() {
 	var err error
 	s.failing(40, func() { err = s.store.Close() })
-	l := &lost{mem: s.mem, synced: s.bound(), kept: s.h.end(), start: s.h.start}
+	l := &lost{mem: s.mem, synced: s.bound(), cached: s.cached(), kept: s.h.end(), start: s.h.start}
 	if err != nil {
 		s.done("stop failed")
 		ok, xerr := fsx.Exists(s.mem, dataDir+"/clean-stop")
@@ -260,7 +260,7 @@ func (s *sim) failStop() {
 
 // failOpen has an operation of a start fail: the next one without a failure succeeds.
 func (s *sim) failOpen() {
-	l := &lost{mem: s.mem, synced: s.bound(), kept: s.h.end(), start: s.h.start}
+	l := &lost{mem: s.mem, synced: s.bound(), cached: s.cached(), kept: s.h.end(), start: s.h.start}
 	s.die()
 	s.use(s.mem)
 	s.failing(60, func() {

@@ -32,7 +32,7 @@ func (s *sim) reconcile(l *lost, fl flight) {
 	if start > l.synced && l.lostPower(s) && fl.kind != "recreate" {
 		// With write caching what lay below a log start may not have been synced, and with it
 		// what it said of producers.
-		s.is(s.cfg.WriteCaching || !s.settled, "the log start %d was never synced, only %d", start, l.synced)
+		s.is(l.cached, "the log start %d was never synced, only %d", start, l.synced)
 		s.readFrom(start, allOffsets, 3000, nil)
 		s.done("log start beyond what was synced")
 		s.anew(end)
@@ -59,7 +59,7 @@ func (s *sim) cutTo(l *lost, end model.Offset) {
 
 // beganAnew is a log that ended below its start, as only write caching lets it.
 func (s *sim) beganAnew(l *lost, end model.Offset) {
-	s.is(s.cfg.WriteCaching || !s.settled, "the log began anew at %d", end)
+	s.is(l.cached, "the log began anew at %d", end)
 	s.is(end >= l.kept, "the log begins anew at %d, but all below %d was to stay", end, l.kept)
 	s.done("began anew at its start")
 	s.anew(end)
@@ -87,11 +87,11 @@ func (s *sim) reconcileStart(l *lost, fl flight, start model.Offset) {
 func (s *sim) lostInCut(l *lost, fl flight, end model.Offset) {
 	after := s.h
 	if l.returned {
-		s.cutTo(&lost{kept: min(l.kept, after.end())}, end)
+		s.cutTo(&lost{kept: min(l.kept, after.end()), cached: l.cached}, end)
 		return
 	}
 	s.h = fl.before
-	s.cutTo(&lost{kept: min(l.kept, after.end())}, end)
+	s.cutTo(&lost{kept: min(l.kept, after.end()), cached: l.cached}, end)
 	s.h.floor = min(s.h.floor, s.h.end())
 }
 

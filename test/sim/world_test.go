@@ -87,6 +87,7 @@ type lost struct {
 	mem      *fsx.Mem
 	power    bool
 	synced   model.Offset // an acknowledged stable end
+	cached   bool         // the stable end was perhaps ahead of what was synced
 	kept     model.Offset // the log end; what is below a kill leaves
 	start    model.Offset
 	returned bool
@@ -172,9 +173,12 @@ func (s *sim) die() {
 	s.group, s.store, s.l = nil, nil, nil
 }
 
+// cached tells whether the stable end may be ahead of what is synced.
+func (s *sim) cached() bool { return s.cfg.WriteCaching || !s.settled }
+
 // bound is an offset below which all is synced for certain.
 func (s *sim) bound() model.Offset {
-	if s.l == nil || s.cfg.WriteCaching || !s.settled {
+	if s.l == nil || s.cached() {
 		return s.durable
 	}
 	return max(s.durable, s.l.StableEnd())
@@ -193,7 +197,7 @@ func (s *sim) arm(n int) {
 		if n--; n != 0 {
 			return nil
 		}
-		l := &lost{power: power, synced: s.bound(), returned: s.flight.returned, op: fmt.Sprint(op.Kind, " ", op.Path)}
+		l := &lost{power: power, synced: s.bound(), cached: s.cached(), returned: s.flight.returned, op: fmt.Sprint(op.Kind, " ", op.Path)}
 		l.kept = l.synced
 		if s.l != nil {
 			l.start, l.kept = s.l.LogStart(), s.l.LogEnd()
@@ -285,7 +289,7 @@ func (s *sim) settle() {
 
 // lose ends the process, or the power, between two steps.
 func (s *sim) lose(power bool) {
-	l := &lost{power: power, returned: true, start: s.l.LogStart(), synced: s.bound(), kept: s.h.end(), mem: s.mem}
+	l := &lost{power: power, returned: true, start: s.l.LogStart(), synced: s.bound(), cached: s.cached(), kept: s.h.end(), mem: s.mem}
 	s.flight = flight{}
 	if power {
 		l.mem = s.mem.Crash(s.rng.Uint64())
