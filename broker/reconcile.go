@@ -140,7 +140,7 @@ func (b *Broker) reconcileTopic(name string, want *metadata.Topic) {
 			continue
 		}
 		configure(p, logs[i], want.Config)
-		b.takeRole(p, &want.Partitions[i])
+		b.replicas.Take(b.nodeID, p, &want.Partitions[i])
 	}
 	t.inForce.Store(want.Config)
 	b.topics.Store(name, t)
@@ -162,7 +162,7 @@ func configure(p *partition.Partition, l *log.Log, c *metadata.TopicConfig) {
 // dropTopic ends a topic that was deleted: waiting calls learn it, its files go to the
 // trash folder.
 func (b *Broker) dropTopic(t *topic) {
-	b.leave(t)
+	b.replicas.Leave(t.id, len(*t.parts.Load()))
 	t.close(unknownTopic(t.name))
 	logs := t.openLogs()
 	op := b.takeWork(workKey{operations.DeletePartitions, t.name}, len(logs))

@@ -4,8 +4,6 @@ import (
 	"tidewire/broker/follow"
 	"tidewire/broker/partition"
 	"tidewire/broker/replicas"
-	"tidewire/cluster/metadata"
-	"tidewire/internal/model"
 )
 
 // startReplicas begins to follow and to serve followers, before any partition is opened.
@@ -45,23 +43,4 @@ func (b *Broker) eachPartition(yield func(*partition.Partition) bool) {
 		}
 		return true
 	})
-}
-
-// takeRole gives a partition its role.
-func (b *Broker) takeRole(p *partition.Partition, want *metadata.Partition) {
-	if b.replicas == nil {
-		p.SetLeadership(partition.Leadership{Leader: want.Leader == b.nodeID, Epoch: want.LeaderEpoch, ISR: len(want.ISR)})
-		return
-	}
-	b.replicas.Take(p, want)
-}
-
-// leave ends the following of a topic's partitions.
-func (b *Broker) leave(t *topic) {
-	if b.replicas == nil {
-		return
-	}
-	for i := range *t.parts.Load() {
-		b.replicas.Leave(follow.Key{Topic: t.id, Partition: model.PartitionID(i)})
-	}
 }

@@ -392,7 +392,7 @@ func (f *fetcher) take(a *answer) {
 	f.mu.Lock()
 	e := f.parts[a.key]
 	f.mu.Unlock()
-	if e == nil || e.epoch != a.fetch.Epoch {
+	if e == nil || e.epoch != a.fetch.At.Epoch {
 		return // of what it was before
 	}
 	switch a.status {
@@ -405,7 +405,7 @@ func (f *fetcher) take(a *answer) {
 	}
 	if a.status != statusRecords {
 		f.client.cfg.Logger.Info("a replica's log is cut to its leader's", "topic", e.part.Topic, "partition", e.part.ID,
-			"log_end", a.fetch.LogEnd, "leader_epoch", a.fetch.Answer.Epoch, "leader_end", a.fetch.Answer.End, "leader_start", a.fetch.Answer.LogStart)
+			"log_end", a.fetch.At.LogEnd, "leader_epoch", a.fetch.Answer.Epoch, "leader_end", a.fetch.Answer.End, "leader_start", a.fetch.Answer.LogStart)
 	}
 	if err := e.part.Apply(&a.fetch); err != nil {
 		f.postpone(e, err)

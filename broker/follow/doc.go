@@ -24,9 +24,10 @@
 //	hello    1 version, 1 zero, 4 broker id, 8 epoch of its registration
 //	updates  any number of: 16 topic id, 4 partition, 1 flags (1 wants, 2 goes), 4 leader epoch,
 //	         8 log end, 4 epoch of the last batch, 8 stable end
-//	answers  any number of: 16 topic id, 4 partition, 1 status, 4 leader epoch, 8 log end of
-//	         the update, 4 epoch and 8 end where logs part, 8 log start, 8 high watermark,
-//	         1 flags (1 compacted), 4 length of the batches, the batches
+//	answers  any number of: 16 topic id, 4 partition, 1 status, 4 leader epoch, 8 log end
+//	         and 4 epoch of the last batch in the update, 4 epoch and 8 end where logs part,
+//	         8 log start, 8 high watermark, 1 flags (1 compacted), 4 length of the batches, the
+//	         batches
 //
 // # Goroutines and locks
 //

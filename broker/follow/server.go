@@ -329,7 +329,7 @@ func (x *session) collect(b []byte) []byte {
 
 // answer appends what is owed to a partition, where there is something.
 func (x *session) answer(b []byte, e *served, at replication.Position, said *answer) []byte {
-	a := answer{key: e.key, fetch: partition.Fetch{Epoch: at.Epoch, LogEnd: at.LogEnd}}
+	a := answer{key: e.key, fetch: partition.Fetch{At: at}}
 	head := len(b)
 	if said == nil {
 		b = append(b, make([]byte, answerHead)...)
@@ -392,7 +392,7 @@ func (x *session) collectMoved(b []byte) []byte {
 		if err != nil || v.HighWatermark <= saidHW && v.LogStart <= saidStart {
 			continue
 		}
-		a := answer{key: e.key, status: statusMoved, fetch: partition.Fetch{Epoch: at.Epoch, LogEnd: at.LogEnd, HighWatermark: v.HighWatermark}}
+		a := answer{key: e.key, status: statusMoved, fetch: partition.Fetch{At: at, HighWatermark: v.HighWatermark}}
 		a.fetch.Answer.LogStart = v.LogStart
 		b = a.appendHead(b, 0)
 		x.mu.Lock()

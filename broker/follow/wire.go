@@ -57,7 +57,7 @@ type answer struct {
 }
 
 const (
-	answerHead = 16 + 4 + 1 + 4 + 8 + 4 + 8 + 8 + 8 + 1 + 4
+	answerHead = 16 + 4 + 1 + 4 + 8 + 4 + 4 + 8 + 8 + 8 + 1 + 4
 	// maxFrame bounds what is read at once: a batch of the largest size that a topic's
 	// settings allow, and some.
 	maxFrame = 1 << 31
@@ -89,8 +89,9 @@ func (u *update) append(b []byte) []byte {
 func (a *answer) appendHead(b []byte, n int) []byte {
 	f := &a.fetch
 	b = append(appendKey(b, a.key), byte(a.status))
-	b = binary.BigEndian.AppendUint32(b, uint32(f.Epoch))
-	b = binary.BigEndian.AppendUint64(b, uint64(f.LogEnd))
+	b = binary.BigEndian.AppendUint32(b, uint32(f.At.Epoch))
+	b = binary.BigEndian.AppendUint64(b, uint64(f.At.LogEnd))
+	b = binary.BigEndian.AppendUint32(b, uint32(f.At.LastEpoch))
 	b = binary.BigEndian.AppendUint32(b, uint32(f.Answer.Epoch))
 	b = binary.BigEndian.AppendUint64(b, uint64(f.Answer.End))
 	b = binary.BigEndian.AppendUint64(b, uint64(f.Answer.LogStart))
@@ -145,7 +146,7 @@ func (c *cursor) answer() (a answer, ok bool) {
 	a.key = c.key()
 	a.status = status(c.u8())
 	f := &a.fetch
-	f.Epoch, f.LogEnd = c.epoch(), c.offset()
+	f.At.Epoch, f.At.LogEnd, f.At.LastEpoch = c.epoch(), c.offset(), c.epoch()
 	f.Answer.Epoch, f.Answer.End, f.Answer.LogStart = c.epoch(), c.offset(), c.offset()
 	f.HighWatermark = c.offset()
 	f.Compacted = c.u8()&flagCompacted != 0

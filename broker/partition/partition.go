@@ -254,9 +254,6 @@ func (p *Partition) onStable(stable model.Offset) {
 	defer p.mu.Unlock()
 	p.stepLocked() // before anybody is answered, so that a lone producer goes round
 	p.advanceLocked(stable)
-	if p.rep != nil && p.rep.report != nil {
-		p.rep.report()
-	}
 }
 
 func (p *Partition) onSyncEnd() {
@@ -265,6 +262,7 @@ func (p *Partition) onSyncEnd() {
 	if len(p.open) > 0 && p.closed == nil && p.log.Failed() == nil { // else onFail follows, which knows that the open batch was not applied
 		p.sealLocked()
 	}
+	p.syncedLocked()
 }
 
 // onFail is told that the log latched: nothing above its stable end is served any more.

@@ -99,6 +99,18 @@ func (p *Partition) tellGrownLocked() {
 	}
 }
 
+// syncedLocked looks at the stable end after a sync. The log tells of one that is another than
+// it told last, which after a truncation may be the same again.
+func (p *Partition) syncedLocked() {
+	if p.rep == nil {
+		return
+	}
+	p.advanceLocked(p.log.StableEnd())
+	if p.rep.report != nil {
+		p.rep.report()
+	}
+}
+
 // reachLocked is how far the high watermark may go, where the leader's log is stable up to an
 // offset.
 func (p *Partition) reachLocked(stable model.Offset) model.Offset {
@@ -295,8 +307,7 @@ func (p *Partition) Position(epoch model.LeaderEpoch) (replication.Position, err
 
 // Fetch is what came of a fetch.
 type Fetch struct {
-	Epoch  model.LeaderEpoch // of the leader that answered
-	LogEnd model.Offset      // where the follower's log ended when it asked
+	At     replication.Position // of the follower when it asked
 	Answer replication.Answer
 	// HighWatermark is the leader's, Compacted says that its log has gaps.
 	HighWatermark model.Offset
@@ -317,9 +328,9 @@ func (p *Partition) Apply(f *Fetch) error {
 	rep.applying <- struct{}{}
 	defer func() { <-rep.applying }()
 	p.mu.Lock()
-	err := p.followsLocked(f.Epoch)
-	if end := p.log.LogEnd(); err == nil && end != f.LogEnd {
-		err = model.Errorf(model.Fenced, "the log ends at %d, not %d", end, f.LogEnd)
+	err := p.followsLocked(f.At.Epoch)
+	if err == nil && !replication.SameLog(p.log.LogEnd(), rep.log.LogEndEpoch(), f.At) {
+		err = model.Errorf(model.Fenced, "the log is not what it was when its end was %d", f.At.LogEnd)
 	}
 	p.mu.Unlock()
 	if err != nil {
@@ -353,7 +364,7 @@ func (p *Partition) change(l Replicated, f *Fetch) error {
 		return nil
 	}
 	// The leader's log start may lie within its first batch, which comes whole.
-	if h, err := record.ParseHeader(f.Batches); err == nil && h.BaseOffset < f.LogEnd && h.NextOffset() > f.LogEnd && l.LogStart() == f.LogEnd {
+	if h, err := record.ParseHeader(f.Batches); err == nil && h.BaseOffset < f.At.LogEnd && h.NextOffset() > f.At.LogEnd && l.LogStart() == f.At.LogEnd {
 		if err := l.TruncateFullyAndStartAt(h.BaseOffset); err != nil {
 			return err
 		}

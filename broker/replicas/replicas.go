@@ -94,22 +94,34 @@ func (r *Replicas) accept(context.Context) {
 	}
 }
 
-// Take gives a partition the role that the metadata says, and has it follow or not.
-func (r *Replicas) Take(p *partition.Partition, want *metadata.Partition) {
+// Take gives a partition the role that the metadata says, and has it follow or not. r may be nil,
+// for a node that has no others.
+func (r *Replicas) Take(self model.BrokerID, p *partition.Partition, want *metadata.Partition) {
+	lead := partition.Leadership{Leader: want.Leader == self, Epoch: want.LeaderEpoch, ISR: len(want.ISR)}
+	if r == nil {
+		p.SetLeadership(lead)
+		return
+	}
 	p.SetRole(partition.Role{
-		Leadership: partition.Leadership{Leader: want.Leader == r.cfg.Self, Epoch: want.LeaderEpoch, ISR: len(want.ISR)},
-		Self:       r.cfg.Self, LagMs: replicaLag.Milliseconds(), Clock: r.cfg.Clock, Due: r.wake,
+		Leadership: lead, Self: self, LagMs: replicaLag.Milliseconds(), Clock: r.cfg.Clock, Due: r.wake,
 		State: replication.State{LeaderEpoch: want.LeaderEpoch, PartitionEpoch: want.PartitionEpoch, Replicas: want.Replicas, ISR: want.ISR},
 	})
-	if want.Leader == r.cfg.Self || want.Leader == metadata.NoLeader {
+	if lead.Leader || want.Leader == metadata.NoLeader {
 		r.client.Remove(follow.Key{Topic: p.TopicID, Partition: p.ID})
 		return
 	}
 	r.client.Set(p, want.Leader, want.LeaderEpoch)
 }
 
-// Leave ends the following of a partition that goes.
-func (r *Replicas) Leave(k follow.Key) { r.client.Remove(k) }
+// Leave ends the following of a topic's first n partitions. r may be nil.
+func (r *Replicas) Leave(topic model.TopicID, n int) {
+	if r == nil {
+		return
+	}
+	for i := range n {
+		r.client.Remove(follow.Key{Topic: topic, Partition: model.PartitionID(i)})
+	}
+}
 
 func (r *Replicas) wake() {
 	select {

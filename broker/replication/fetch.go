@@ -92,8 +92,14 @@ type Step struct {
 	To     model.Offset
 }
 
-// Next decides what a follower does with the answer to its last fetch, when its log is still
-// as it was then.
+// SameLog reports whether a follower's log is still what it was at a fetch: an answer to another
+// log, which came late or twice, must not be acted on. The log end alone does not tell; with the
+// epoch of the last batch it does, since one leader has written that batch behind one prefix.
+func SameLog(end model.Offset, last model.LeaderEpoch, at Position) bool {
+	return end == at.LogEnd && last == at.LastEpoch
+}
+
+// Next decides what a follower does with the answer to its last fetch, when its log is SameLog.
 func Next(l FollowerLog, a Answer) Step {
 	switch a.Verdict {
 	case Diverged:

@@ -58,7 +58,8 @@ type Leader struct {
 	followers map[model.BrokerID]*follower
 
 	pending *Proposal // whose end is not known
-	resend  bool      // the pending one got no answer
+	doubt   bool      // it got no answer: it may yet be committed, whatever later ones get
+	closing bool      // the partition epoch is to be closed, so that it no longer can
 	retryAt int64     // no proposal before
 }
 
@@ -106,7 +107,7 @@ func (l *Leader) Update(s State, now int64) {
 		}
 	}
 	if l.pending != nil && s.PartitionEpoch > l.pending.PartitionEpoch {
-		l.pending, l.resend = nil, false
+		l.pending, l.doubt, l.closing = nil, false, false
 	}
 	l.state = s
 	l.follow(now)
@@ -196,9 +197,7 @@ func (l *Leader) Propose(end model.Offset, now int64) (Proposal, bool) {
 		return Proposal{}, false
 	}
 	if l.pending != nil {
-		again := l.resend
-		l.resend = false
-		return *l.pending, again
+		return l.close()
 	}
 	p := Proposal{LeaderEpoch: l.state.LeaderEpoch, PartitionEpoch: l.state.PartitionEpoch}
 	changed := false
@@ -222,6 +221,24 @@ func (l *Leader) Propose(end model.Offset, now int64) (Proposal, bool) {
 	return p, true
 }
 
+// close is a proposal of what is committed already, where one before it got no answer: when it
+// is committed the partition epoch is another, and the one before it can be no more.
+func (l *Leader) close() (Proposal, bool) {
+	if !l.closing {
+		return Proposal{}, false
+	}
+	l.closing = false
+	p := Proposal{LeaderEpoch: l.state.LeaderEpoch, PartitionEpoch: l.state.PartitionEpoch}
+	for _, id := range l.state.ISR {
+		m := Member{ID: id}
+		if f := l.followers[id]; f != nil {
+			m.Epoch = f.epoch
+		}
+		p.ISR = append(p.ISR, m)
+	}
+	return p, true
+}
+
 // Resign is the proposal of a leader that cannot go on: the others, where there are any, stay
 // in sync, and one of them leads.
 func (l *Leader) Resign(now int64) (Proposal, bool) {
@@ -229,9 +246,7 @@ func (l *Leader) Resign(now int64) (Proposal, bool) {
 		return Proposal{}, false
 	}
 	if l.pending != nil {
-		again := l.resend
-		l.resend = false
-		return *l.pending, again
+		return l.close()
 	}
 	p := Proposal{LeaderEpoch: l.state.LeaderEpoch, PartitionEpoch: l.state.PartitionEpoch}
 	for _, id := range l.state.ISR {
@@ -265,18 +280,26 @@ func (l *Leader) Due(id model.BrokerID) bool {
 	return f != nil && l.pending == nil && !slices.Contains(l.state.ISR, id) && l.mayJoin(f)
 }
 
-// Refused ends the pending proposal: it was not and will not be committed.
+// Refused ends a proposal that was not and will not be committed. Where one in the same partition
+// epoch got no answer that says nothing of it: the refusal may come of its having been committed,
+// or it may yet arrive. Only newer metadata ends that.
 func (l *Leader) Refused(p Proposal, now int64) {
-	if l.pending != nil && l.pending.PartitionEpoch == p.PartitionEpoch {
-		l.pending, l.resend, l.retryAt = nil, false, now+retryAfter
+	if l.pending == nil || l.pending.PartitionEpoch != p.PartitionEpoch {
+		return
 	}
+	l.retryAt = now + retryAfter
+	if l.doubt {
+		l.closing = true
+		return
+	}
+	l.pending = nil
 }
 
-// Unanswered says that the pending proposal may still be committed. It counts on, and is
-// proposed again: under its partition epoch it is committed once at most.
+// Unanswered says that a proposal may still be committed. It counts on, until the metadata has a
+// newer partition epoch, for which the next proposal asks.
 func (l *Leader) Unanswered(p Proposal, now int64) {
 	if l.pending != nil && l.pending.PartitionEpoch == p.PartitionEpoch {
-		l.resend, l.retryAt = true, now+retryAfter
+		l.doubt, l.closing, l.retryAt = true, true, now+retryAfter
 	}
 }
 

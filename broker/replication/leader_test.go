@@ -88,12 +88,31 @@ func TestWhoIsToJoinCountsUntilThatIsDecided(t *testing.T) {
 	l.Unanswered(p, 3)
 	_, ok = l.Propose(130, 4)
 	require.False(t, ok)
-	again, ok := l.Propose(130, 3+retryAfter)
+	closing, ok := l.Propose(130, 3+retryAfter)
 	require.True(t, ok)
-	require.Equal(t, p, again)
-	require.Equal(t, model.Offset(100), l.Advance(130, 2))
-	l.Refused(p, 500)
+	require.Equal(t, Proposal{LeaderEpoch: 4, PartitionEpoch: 7, ISR: []Member{{ID: 1}, {2, 5}}}, closing, "what is committed, in a new partition epoch")
+	l.Refused(closing, 500)
+	require.Equal(t, model.Offset(100), l.Advance(130, 2), "maybe because the first one was committed")
+	again, ok := l.Propose(130, 500+retryAfter)
+	require.True(t, ok)
+	require.Equal(t, closing, again)
+	l.Update(State{LeaderEpoch: 4, PartitionEpoch: 8, Replicas: brokers(1, 2, 3), ISR: brokers(1, 2)}, 800)
 	require.Equal(t, model.Offset(130), l.Advance(130, 2))
+}
+
+func TestARefusedProposalCountsNoMore(t *testing.T) {
+	t.Parallel()
+	l := leading(1, 2)
+	l.Fetched(from(2, 100, 100), 100, 1)
+	l.Advance(100, 2)
+	l.Fetched(from(3, 100, 100), 100, 1)
+	p, ok := l.Propose(100, 1)
+	require.True(t, ok)
+	l.Fetched(from(2, 130, 130), 130, 2)
+	l.Refused(p, 3)
+	require.Equal(t, model.Offset(130), l.Advance(130, 2))
+	_, ok = l.Propose(130, 4)
+	require.False(t, ok, "not at once again")
 }
 
 func TestWhoLeavesCountsUntilThatIsCommitted(t *testing.T) {

@@ -210,3 +210,55 @@ func checkReplicated(t *testing.T, r *replicated, nodes []*node) {
 		}
 	}
 }
+
+// TestBelowMinInsyncReplicasWritesAreRefusedAndAllNodesMayFail wants all three replicas: what is
+// refused meanwhile was not applied, and what was acknowledged outlives all processes at once.
+func TestBelowMinInsyncReplicasWritesAreRefusedAndAllNodesMayFail(t *testing.T) {
+	t.Parallel()
+	nodes := threeNodes(t)
+	r := &replicated{topic: "strict"}
+	for _, n := range nodes {
+		r.at = append(r.at, admin(t, n))
+	}
+	eventually(t, startLimit, "all are there", func() bool {
+		var v clusterView
+		r.at[0].must(t, "GET", "/v1/cluster", nil, &v)
+		return v.states() == "1onliner1 2onliner2 3onliner3"
+	})
+	r.at[0].must(t, "POST", "/v1/topics", map[string]any{
+		"name": r.topic, "partitions": replicatedPartitions, "replication_factor": 3, "config": map[string]any{"min.insync.replicas": "3"},
+	}, nil)
+	for i := range 10 {
+		for p := range replicatedPartitions {
+			r.write(t, p, fmt.Sprintf("%d-%d", p, i))
+		}
+	}
+	nodes[2].stop(t) // it hands its leads over
+	eventually(t, startLimit, "two are in sync", func() bool { return r.inSync(r.at[0], 2) && r.inSync(r.at[1], 2) })
+	require.NotSame(t, r.at[2], r.leader(2, true))
+	for p := range replicatedPartitions {
+		x := r.leader(p, false).refused(t, "POST", "/v1/topics/strict/records", map[string]any{"records": []any{map[string]any{"partition": p, "value": "no"}}})
+		require.Equal(t, "not-enough-replicas", x.Code)
+		require.Equal(t, "not-applied", x.Outcome)
+		require.Len(t, r.leader(p, false).readPartition(t, r.topic, p, 1000), 10, "reads go on")
+	}
+	nodes[2].start(t)
+	r.at[2] = admin(t, nodes[2])
+	eventually(t, startLimit, "all are in sync", func() bool { return r.inSync(r.at[0], 3) })
+	for p := range replicatedPartitions {
+		r.write(t, p, fmt.Sprintf("%d-after", p))
+	}
+	for _, n := range nodes {
+		n.kill()
+	}
+	for _, n := range nodes {
+		n.spawn(t)
+	}
+	for i, n := range nodes {
+		n.awaitReady(t)
+		r.at[i] = admin(t, n)
+	}
+	eventually(t, startLimit, "all are in sync", func() bool { return r.inSync(r.at[0], 3) })
+	checkReplicated(t, r, nodes)
+	require.Len(t, r.acked, 11*replicatedPartitions)
+}

@@ -16,7 +16,7 @@ import (
 // The slice that every run of the tests does.
 const (
 	sliceSeeds = 400
-	leastSteps = 500
+	leastSteps = 1000
 	// foundWithin is how many seeds a planted fault may stay unnoticed.
 	foundWithin = 2000
 )
@@ -173,7 +173,7 @@ func TestReplicas(t *testing.T) { //nolint:paralleltest // it prints, and takes 
 			})
 		}
 	})
-	print(total, first)
+	printCounts(total, first)
 	for _, f := range failures {
 		tail := f.told[max(0, len(f.told)-40):]
 		if testing.Verbose() && *seedsFlag == 1 {
@@ -194,7 +194,7 @@ func TestReplicas(t *testing.T) { //nolint:paralleltest // it prints, and takes 
 	}
 }
 
-func print(total counts, first uint64) {
+func printCounts(total counts, first uint64) {
 	fmt.Printf("replicas: seeds %d to %d, %d steps\n", first, first+uint64(*seedsFlag)-1, total["steps"])
 	keys := make([]string, 0, len(total))
 	for k := range total {

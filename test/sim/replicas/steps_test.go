@@ -21,18 +21,18 @@ type step struct {
 
 func steps() []step {
 	return []step{
-		{"produce", 10, (*world).produce},
-		{"sync", 14, (*world).sync},
-		{"fetch", 16, (*world).fetch},
-		{"deliver", 40, (*world).deliver},
-		{"lose a message", 2, (*world).loseMessage},
-		{"double a message", 2, (*world).doubleMessage},
-		{"learn of the metadata", 14, (*world).learn},
+		{"produce", 20, (*world).produce},
+		{"sync", 40, (*world).sync},
+		{"fetch", 50, (*world).fetch},
+		{"deliver", 110, (*world).deliver},
+		{"lose a message", 4, (*world).loseMessage},
+		{"double a message", 5, (*world).doubleMessage},
+		{"learn of the metadata", 25, (*world).learn},
 		{"beat", 10, (*world).beat},
 		{"control", 8, (*world).control},
 		{"want another ISR", 8, (*world).wantISR},
 		{"decide on an ISR", 7, (*world).decideISR},
-		{"save the high watermark", 2, (*world).saveHW},
+		{"save the high watermark", 4, (*world).saveHW},
 		{"let time pass", 6, (*world).pass},
 		{"cut a node off", 1, (*world).cutOff},
 		{"heal the network", 2, (*world).heal},
@@ -134,7 +134,7 @@ func (w *world) serve(l, f *node, who replication.Member, life uint64, at replic
 
 // apply does with an answer what it says.
 func (w *world) apply(f *node, life uint64, at replication.Position, a replication.Answer, hw model.Offset, data []entry) {
-	if !f.up || f.life != life || f.lead != nil || f.role.LeaderEpoch != at.Epoch || f.LogEnd() != at.LogEnd {
+	if !f.up || f.life != life || f.lead != nil || f.role.LeaderEpoch != at.Epoch || !replication.SameLog(f.LogEnd(), f.LogEndEpoch(), at) {
 		return
 	}
 	switch s := replication.Next(f, a); s.Action {
@@ -194,11 +194,11 @@ func (w *world) learn() bool {
 }
 
 func (w *world) beat() bool {
-	n := w.pick(func(n *node) bool { return n.up && !n.cut })
-	if n == nil {
-		return false
+	for _, n := range w.nodes {
+		if n.up && !n.cut && w.rnd.IntN(8) > 0 {
+			w.beats[n.id] = beat{at: w.now, epoch: n.epoch, applied: w.images[n.applied].Index()}
+		}
 	}
-	w.beats[n.id] = beat{at: w.now, epoch: n.epoch, applied: w.images[n.applied].Index()}
 	return true
 }
 
@@ -296,8 +296,8 @@ func (w *world) saveHW() bool {
 
 func (w *world) pass() bool {
 	w.now += int64(w.rnd.IntN(400))
-	if w.rnd.IntN(12) == 0 {
-		w.now += int64(w.rnd.IntN(7000))
+	if w.rnd.IntN(30) == 0 {
+		w.now += int64(w.rnd.IntN(12_000))
 	}
 	return true
 }
