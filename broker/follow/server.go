@@ -271,9 +271,9 @@ func (x *session) write(ctx context.Context) {
 	armed := false
 	for {
 		buf = append(buf[:0], 0, 0, 0, 0)
-		sign := false
 		x.mu.Lock()
-		sign, x.sign = x.sign, false
+		sign := x.sign
+		x.sign = false
 		wait := len(x.moved) > 0 && !armed
 		x.mu.Unlock()
 		if wait {
