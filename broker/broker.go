@@ -12,6 +12,7 @@ import (
 	"tidewire/broker/operations"
 	"tidewire/broker/partition"
 	"tidewire/broker/quota"
+	"tidewire/broker/replicas"
 	"tidewire/cluster/metadata"
 	"tidewire/internal/budget"
 	"tidewire/internal/lifecycle"
@@ -79,6 +80,8 @@ type Config struct {
 	Quotas *quota.Limiter
 	// Network reaches the other brokers; nil: there are none.
 	Network forward.Network
+	// Peers is how replicas of other nodes are reached; nil: there are none.
+	Peers replicas.Peers
 }
 
 // fetchMemory is the default of Config.FetchMemory.
@@ -95,7 +98,9 @@ type Broker struct {
 	now        func() time.Time
 	appended   func(bytes int)
 	quotas     *quota.Limiter
-	away       *forward.Client // of what other nodes lead
+	away       *forward.Client    // of what other nodes lead
+	peers      replicas.Peers     // nil: no other node
+	replicas   *replicas.Replicas // nil: no other node
 
 	topics      sync.Map   // name → *topic
 	calls       *sync.Pool // of *produceCall; a pool of its own, as their channels belong to this broker's time
@@ -152,6 +157,7 @@ func New(c Config) *Broker {
 		retention:   retention{kick: make(chan struct{}, 1), clock: newClockWatch(c.Now, c.Monotonic)},
 		compaction:  compaction{kick: make(chan struct{}, 1), retries: map[*log.Log]*compactionRetry{}},
 		producerIDs: newProducerIDs(),
+		peers:       c.Peers,
 		calls:       newProducePool(), pending: map[string]struct{}{},
 		unopened: map[string]struct{}{}, opening: make(chan struct{}, openers), kick: make(chan struct{}, 1), pass: make(chan struct{}),
 	}
@@ -160,6 +166,7 @@ func New(c Config) *Broker {
 // Start opens every partition that the image places on this node and then follows the
 // image. A damaged partition is logged and reported by the calls that need it.
 func (b *Broker) Start() {
+	b.startReplicas()
 	b.cancel = b.meta.Subscribe(b.onChange)
 	img := b.meta.Image()
 	b.tuneStore(img)

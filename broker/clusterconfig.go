@@ -6,33 +6,31 @@ import (
 
 	"tidewire/auth"
 	"tidewire/cluster/metadata"
-	"tidewire/internal/model"
 	"tidewire/storage/log"
 )
 
 // takers are the nodes that may get replicas.
-func takers(img *metadata.Image) []model.BrokerID {
-	var nodes []model.BrokerID
+func takers(img *metadata.Image) []*metadata.Broker {
+	var nodes []*metadata.Broker
 	for br := range img.Brokers() {
 		if !br.Fenced && br.State == metadata.BrokerActive {
-			nodes = append(nodes, br.ID)
+			nodes = append(nodes, br)
 		}
 	}
 	return nodes
 }
 
 // NaturalReplicationFactor is the replication factor of new topics where no setting names
-// one. It is 1 in a cluster too, until followers fetch: see mayReplicate.
-func NaturalReplicationFactor(*metadata.Image) int { return 1 }
-
-// mayReplicate refuses replicas that nobody would fill: one of them, taken for in sync, would
-// be elected without the records.
-func mayReplicate(rf int) error {
-	if rf > 1 {
-		return model.Errorf(model.NotImplemented, "replicas of partitions are not built yet; the replication factor is 1, not %d", rf)
+// one: 3 where as many can take replicas, else 1.
+func NaturalReplicationFactor(img *metadata.Image) int {
+	if len(takers(img)) >= naturalReplicas {
+		return naturalReplicas
 	}
-	return nil
+	return 1
 }
+
+// naturalReplicas survive the loss of any one with min.insync.replicas=2.
+const naturalReplicas = 3
 
 // DefaultReplicationFactor is the replication factor of a topic that is created without one.
 func DefaultReplicationFactor(img *metadata.Image) int {

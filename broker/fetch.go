@@ -163,19 +163,27 @@ func resolve(part source, at Position, iso Isolation) (model.Offset, error) {
 	case Earliest:
 		return bounds.LogStart, nil
 	case Latest:
-		return limit, nil
+		return limit, settled(bounds)
 	case AtTime:
 		off, _, found, err := part.OffsetForTimestamp(at.Value, limit)
 		if err != nil || found {
 			return off, err
 		}
-		return limit, nil
+		return limit, settled(bounds)
 	}
 	off := model.Offset(at.Value)
 	if off < bounds.LogStart || off > bounds.LogEnd {
 		return 0, outOfRange(off, bounds, limit)
 	}
 	return off, nil
+}
+
+// settled is nil where the newest visible offset cannot go back.
+func settled(b partition.Bounds) error {
+	if b.Unsettled {
+		return model.Errorf(model.LeaderUnavailable, "the partition's leader is new and does not know yet how far its records are committed")
+	}
+	return nil
 }
 
 func outOfRange(off model.Offset, bounds partition.Bounds, limit model.Offset) error {

@@ -79,7 +79,7 @@ func (b *Broker) internalTopic(ctx context.Context, want InternalTopic) (*topic,
 }
 
 func (b *Broker) createInternal(ctx context.Context, topic InternalTopic) error {
-	assign, err := b.assign(max(topic.Partitions, 1), 0)
+	assign, err := b.assign(max(topic.Partitions, 1), min(naturalReplicas, len(takers(b.meta.Image()))))
 	if err != nil {
 		return err
 	}

@@ -133,7 +133,7 @@ func (b *Broker) openPartition(t *topic, want *metadata.Topic, i int) (o opened)
 	o.part = partition.New(o.log, partition.Identity{Topic: t.name, TopicID: t.id, Partition: id},
 		settingsOf(want.Config), b.nowMs, t.turnOver(id))
 	// Before anybody can find it: records may be routed to it at once.
-	o.part.SetLeadership(b.leadership(&want.Partitions[i]))
+	b.replicas.Take(b.nodeID, o.part, &want.Partitions[i])
 	return o
 }
 

@@ -140,7 +140,7 @@ func (b *Broker) reconcileTopic(name string, want *metadata.Topic) {
 			continue
 		}
 		configure(p, logs[i], want.Config)
-		p.SetLeadership(b.leadership(&want.Partitions[i]))
+		b.replicas.Take(b.nodeID, p, &want.Partitions[i])
 	}
 	t.noteLed(want, b.nodeID)
 	t.inForce.Store(want.Config)
@@ -177,13 +177,10 @@ func configure(p *partition.Partition, l *log.Log, c *metadata.TopicConfig) {
 	l.SetConfig(lc)
 }
 
-func (b *Broker) leadership(p *metadata.Partition) partition.Leadership {
-	return partition.Leadership{Leader: p.Leader == b.nodeID, Epoch: p.LeaderEpoch, ISR: len(p.ISR)}
-}
-
 // dropTopic ends a topic that was deleted: waiting calls learn it, its files go to the
 // trash folder.
 func (b *Broker) dropTopic(t *topic) {
+	b.replicas.Leave(t.id, len(*t.parts.Load()))
 	t.close(unknownTopic(t.name))
 	logs := t.openLogs()
 	op := b.takeWork(workKey{operations.DeletePartitions, t.name}, len(logs))

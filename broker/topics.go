@@ -3,6 +3,7 @@ package broker
 import (
 	"context"
 	"crypto/rand"
+	"encoding/binary"
 	"slices"
 	"strconv"
 	"tidewire/auth"
@@ -88,8 +89,7 @@ func newTopicID() model.TopicID {
 	return id
 }
 
-// assign spreads the replicas of new partitions over the brokers that may take them,
-// starting at a different one for each partition.
+// assign spreads the replicas of new partitions over the brokers that may take them.
 func (b *Broker) assign(partitions, rf int) ([][]model.BrokerID, error) {
 	nodes := takers(b.meta.Image())
 	if rf == 0 {
@@ -98,19 +98,9 @@ func (b *Broker) assign(partitions, rf int) ([][]model.BrokerID, error) {
 	if rf < 1 || rf > len(nodes) {
 		return nil, model.Invalid("/replication_factor", "the replication factor must be between 1 and %d, the number of nodes that can take replicas", len(nodes))
 	}
-	if err := mayReplicate(rf); err != nil {
-		return nil, err
-	}
-	var first [4]byte
-	_, _ = rand.Read(first[:])
-	start := int(first[0]) | int(first[1])<<8
-	out := make([][]model.BrokerID, partitions)
-	for i := range out {
-		for k := range rf {
-			out[i] = append(out[i], nodes[(start+i+k)%len(nodes)])
-		}
-	}
-	return out, nil
+	var start [4]byte
+	_, _ = rand.Read(start[:]) // never fails (crypto/rand)
+	return metadata.Spread(nodes, metadata.SpreadOver{Partitions: partitions, Replicas: rf, Start: binary.LittleEndian.Uint32(start[:]) >> 1}), nil
 }
 
 // propose sends a command and returns its value.

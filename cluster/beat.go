@@ -20,6 +20,7 @@ type beat struct {
 	Incarnation uint64         `json:"incarnation"`
 	Epoch       int64          `json:"epoch"`   // of its registration
 	Applied     uint64         `json:"applied"` // raft index
+	Stopping    bool           `json:"stopping,omitempty"`
 
 	at time.Time // when the leader heard it, by its own monotonic clock
 }
@@ -94,6 +95,7 @@ func (c *Cluster) beatOnce(ctx context.Context) error {
 	}
 	b := beat{
 		Node: c.cfg.NodeID, Storage: c.identityNow().StorageID, Incarnation: c.incarnation, Epoch: c.epoch, Applied: c.fsm.Applied(),
+		Stopping: c.stopping.Load(),
 	}
 	var a beatAnswer
 	var err error
@@ -111,4 +113,38 @@ func (c *Cluster) beatOnce(ctx context.Context) error {
 		return fmt.Errorf("node %d: %w", c.cfg.NodeID, ErrSuperseded)
 	}
 	return nil
+}
+
+// resignTime bounds how long a node that stops waits for others to lead in its place.
+const resignTime = 5 * time.Second
+
+// Resign asks the controller for other leaders of what this node leads, and waits until that is
+// decided, ctx ends, or there is nobody to decide. The node stops afterwards.
+func (c *Cluster) Resign(ctx context.Context) error {
+	if c.net == nil || !c.othersLive() {
+		return nil
+	}
+	c.stopping.Store(true)
+	ctx, cancel := context.WithTimeout(ctx, resignTime)
+	defer cancel()
+	for {
+		if err := c.beatOnce(ctx); err != nil {
+			return err
+		}
+		c.wake()
+		me := c.Image().Broker(c.cfg.NodeID)
+		if me == nil || me.Fenced || c.quorum.Leader() == "" || !wait(ctx, retryEvery/4) {
+			return nil
+		}
+	}
+}
+
+// othersLive: there is a broker that may lead in this one's place.
+func (c *Cluster) othersLive() bool {
+	for b := range c.Image().Brokers() {
+		if b.ID != c.cfg.NodeID && !b.Fenced {
+			return true
+		}
+	}
+	return false
 }

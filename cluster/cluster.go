@@ -82,6 +82,7 @@ type Cluster struct {
 
 	clusterID string
 	epoch     int64
+	stopping  atomic.Bool // this node is about to stop
 
 	data atomic.Pointer[peer.Handler] // nil: calls for records and groups are not answered yet
 

@@ -189,7 +189,7 @@ func (c *Cluster) brokersHeard(r *reign, now time.Time) []controller.Broker {
 		x.Gone = b.ID != c.cfg.NodeID && (!inGossip || status != membership.Alive)
 		// What was heard in an earlier reign says nothing of now.
 		if heard, ok := c.net.beats.of(b.ID); ok && heard.Storage == b.StorageID && !heard.at.Before(r.since) {
-			x.Silent, x.Said, x.Applied = now.Sub(heard.at), heard.Epoch, heard.Applied
+			x.Silent, x.Said, x.Applied, x.Stopping = now.Sub(heard.at), heard.Epoch, heard.Applied, heard.Stopping
 		}
 		out = append(out, x)
 	}

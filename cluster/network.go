@@ -65,7 +65,7 @@ func (c *Cluster) openPort() error {
 	c.net = n
 	n.port, err = peer.Start(peer.Config{
 		Keys: keys, Listener: cfg.Peer, Self: c.self, Resolve: c.resolve, Handler: c.handle, Data: c.handleData,
-		Streams: []string{peer.RaftProtocol}, Logger: c.cfg.Logger,
+		Streams: []string{peer.RaftProtocol, peer.FollowProtocol}, Logger: c.cfg.Logger,
 	})
 	if err != nil {
 		return err

@@ -324,15 +324,15 @@ func TestAPollThatWaitsElsewhereIsWokenAndReplaced(t *testing.T) {
 		m := nodes[0].join(joining(g, "t"))
 		settle(t, m)
 		var first got
-		var done sync.WaitGroup
-		done.Go(func() { first, _ = m.try(context.Background(), m.request(time.Minute)) })
+		var done, firstDone sync.WaitGroup
+		firstDone.Go(func() { first, _ = m.try(context.Background(), m.request(time.Minute)) })
 		pass(time.Second)
 		other := *m
 		other.n = nodes[1]
 		began := time.Now()
 		var second got
 		done.Go(func() { second, _ = other.try(context.Background(), other.request(time.Minute)) })
-		pass(time.Second)
+		firstDone.Wait()
 		require.NotNil(t, first.PollResult)
 		require.Equal(t, EndReplaced, first.End, "a poll through another node takes its place")
 

@@ -121,15 +121,17 @@ type ends struct {
 	HW     model.Offset `json:"hw"`
 	Stable model.Offset `json:"stable"`
 	End    model.Offset `json:"end"`
-	Fault  Fault        `json:"fault,omitzero"`
+	// Unsettled is that of the bounds.
+	Unsettled bool  `json:"unsettled,omitempty"`
+	Fault     Fault `json:"fault,omitzero"`
 }
 
 func endsOf(b partition.Bounds) ends {
-	return ends{Start: b.LogStart, HW: b.HighWatermark, Stable: b.LastStable, End: b.LogEnd}
+	return ends{Start: b.LogStart, HW: b.HighWatermark, Stable: b.LastStable, End: b.LogEnd, Unsettled: b.Unsettled}
 }
 
 func (e *ends) bounds() partition.Bounds {
-	return partition.Bounds{LogStart: e.Start, HighWatermark: e.HW, LastStable: e.Stable, LogEnd: e.End}
+	return partition.Bounds{LogStart: e.Start, HighWatermark: e.HW, LastStable: e.Stable, LogEnd: e.End, Unsettled: e.Unsettled}
 }
 
 // Meant is a partition in a leadership.

@@ -312,6 +312,7 @@ func appendError(err error) error {
 func (p *Partition) syncIfAwaitedLocked() {
 	// With write caching the stable end is already there, whatever the acks, and nobody
 	// else will tell.
+	p.tellGrownLocked()
 	p.advanceLocked(p.log.StableEnd())
 	if p.queue.head() != nil {
 		p.log.RequestSync()

@@ -73,6 +73,10 @@ type Leadership struct {
 // Bounds are the offsets that describe a partition at one moment.
 type Bounds struct {
 	LogStart, HighWatermark, LastStable, LogEnd model.Offset
+	// Unsettled says that the leader is new and may yet find records committed that readers of
+	// the leader before have seen: until it is settled the newest visible offset might go back
+	// (KIP-207).
+	Unsettled bool
 }
 
 // Partition is one replica. Its methods are safe for concurrent use.
@@ -99,6 +103,7 @@ type Partition struct {
 	keyless  int                   // guarded by mu: bytes without keys since the last turn
 	batches  []byte                // guarded by mu: a slice that became several batches
 	spare    []*Slice              // guarded by mu: memory for the next inbox
+	rep      *replica              // guarded by mu: nil where there is no other replica
 
 	openUrgent bool // guarded by mu: the open batch holds a slice that must not wait for a sync
 
@@ -134,6 +139,10 @@ type Identity struct {
 func (p *Partition) SetLeadership(l Leadership) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.setLeadershipLocked(l)
+}
+
+func (p *Partition) setLeadershipLocked(l Leadership) {
 	was := p.lead
 	p.lead = l
 	if was.Leader && (!l.Leader || l.Epoch != was.Epoch) {
@@ -201,7 +210,7 @@ func unknownAfter(why error) error {
 func (p *Partition) Bounds() Bounds {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return Bounds{LogStart: p.log.LogStart(), HighWatermark: p.hw, LastStable: p.log.LastStable(p.hw), LogEnd: p.log.LogEnd()}
+	return Bounds{LogStart: p.log.LogStart(), HighWatermark: p.hw, LastStable: p.log.LastStable(p.hw), LogEnd: p.log.LogEnd(), Unsettled: p.unsettledLocked()}
 }
 
 // Err says why the partition cannot be read now, or nil.
@@ -221,10 +230,13 @@ func (p *Partition) usableLocked() error {
 	return nil
 }
 
-// advanceLocked raises the high watermark to the stable end where the in-sync set is
-// large enough (KIP-966: it stays below min.insync.replicas), and answers what it passed.
+// advanceLocked raises the high watermark to the stable end, or as far as all that are in sync
+// are stable, and answers what it passed.
 func (p *Partition) advanceLocked(stable model.Offset) {
-	if !p.lead.Leader || p.closed != nil || p.lead.ISR < p.settings.MinInsyncReplicas || stable <= p.hw {
+	if !p.lead.Leader || p.closed != nil {
+		return
+	}
+	if stable = p.reachLocked(stable); stable <= p.hw {
 		return
 	}
 	p.hw = stable
@@ -234,6 +246,11 @@ func (p *Partition) advanceLocked(stable model.Offset) {
 		s.finishLocked(nil)
 	}
 	p.wakeLocked()
+	if p.rep != nil {
+		for t := range p.rep.tails {
+			t.Moved()
+		}
+	}
 }
 
 func (p *Partition) onStable(stable model.Offset) {
@@ -249,6 +266,7 @@ func (p *Partition) onSyncEnd() {
 	if len(p.open) > 0 && p.closed == nil && p.log.Failed() == nil { // else onFail follows, which knows that the open batch was not applied
 		p.sealLocked()
 	}
+	p.syncedLocked()
 }
 
 // onFail is told that the log latched: nothing above its stable end is served any more.

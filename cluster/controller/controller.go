@@ -123,6 +123,9 @@ type Broker struct {
 	Gone    bool          // gossip says that it has failed or left
 	Said    int64         // epoch in its last heartbeat; 0: there was none
 	Applied uint64        // raft index in its last heartbeat
+	// Stopping says that its last heartbeat wished to stop: its partitions get other leaders
+	// before it does.
+	Stopping bool
 }
 
 // Times of fencing: a broker that gossip lost too is fenced sooner.
@@ -130,6 +133,9 @@ const (
 	silentAndGone = 1500 * time.Millisecond
 	silent        = 6 * time.Second
 )
+
+// stops: this life of the broker, and not an earlier one, is about to end.
+func (b Broker) stops() bool { return b.Stopping && b.Said == b.Epoch }
 
 func (b Broker) lost() bool { return b.Silent >= silent || b.Gone && b.Silent >= silentAndGone }
 
@@ -151,9 +157,9 @@ func NextFencing(brokers []Broker) Fencing {
 	}
 	for _, b := range brokers {
 		switch {
-		case !b.Fenced && b.lost() && 2*heard > voters:
+		case !b.Fenced && (b.lost() || b.stops()) && 2*heard > voters:
 			f.Fence = append(f.Fence, b.ID)
-		case b.Fenced && !b.lost() && b.Said == b.Epoch && b.Applied >= uint64(b.Epoch):
+		case b.Fenced && !b.lost() && !b.stops() && b.Said == b.Epoch && b.Applied >= uint64(b.Epoch):
 			f.Unfence = append(f.Unfence, b.ID)
 		}
 	}

@@ -179,6 +179,9 @@ func TestBrokersAreFencedByWhatIsHeard(t *testing.T) {
 		"back, of an older life":       {third: func(b *Broker) { b.Fenced, b.Said = true, 4 }},
 		"never heard":                  {third: func(b *Broker) { b.Fenced, b.Said, b.Applied = true, 0, 0 }},
 		"back, and gone for gossip":    {third: func(b *Broker) { b.Fenced, b.Gone = true, true }, want: Fencing{Unfence: []model.BrokerID{3}}},
+		"about to stop":                {third: func(b *Broker) { b.Stopping = true }, want: Fencing{Fence: []model.BrokerID{3}}},
+		"about to stop, and fenced":    {third: func(b *Broker) { b.Stopping, b.Fenced = true, true }},
+		"stopped in an older life":     {third: func(b *Broker) { b.Stopping, b.Said = true, 4 }},
 		"a follower without a vote":    {third: func(b *Broker) { b.Voter, b.Silent = false, silent }, want: Fencing{Fence: []model.BrokerID{3}}},
 		"two of them beside one voter": {second: func(b *Broker) { b.Voter, b.Silent = false, silent }, third: func(b *Broker) { b.Voter, b.Silent = false, silent }, want: Fencing{Fence: []model.BrokerID{2, 3}}},
 	} {

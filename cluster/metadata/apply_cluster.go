@@ -44,11 +44,16 @@ func applyAlterClusterConfig(t *tx, c AlterClusterConfig) (any, *model.Error) {
 }
 
 // recomputeConfigs gives every topic the config in force under the cluster's new
-// config. The topics' own state does not change, so they are not in the delta.
+// config. Topics whose own state does not change are not in the delta.
 func (t *tx) recomputeConfigs() {
 	for _, p := range t.allTopics() {
 		n := *p
 		n.Config = t.effective(n.Overrides, n.ReplicationFactor())
+		before := n.Partitions
+		if t.settle(&n); len(before) > 0 && &before[0] != &n.Partitions[0] {
+			t.putTopic(&n)
+			continue
+		}
 		t.topics.Insert([]byte(n.Name), &n)
 		t.topicsByID.Insert(n.ID[:], &n)
 	}
@@ -110,7 +115,8 @@ func applyRegisterBroker(t *tx, c RegisterBroker) (any, *model.Error) {
 		case before.Incarnation == c.Incarnation:
 			b.Epoch, b.Fenced, b.RegisteredAt = before.Epoch, before.Fenced, before.RegisteredAt
 		default:
-			t.bumpLedEpochs(c.ID)
+			t.putBroker(b) // fenced, for the elections
+			t.restarted(c.ID)
 		}
 	}
 	t.putBroker(b)
@@ -140,10 +146,14 @@ func (t *tx) currentBroker(id model.BrokerID, epoch int64) (*Broker, *model.Erro
 	return b, nil
 }
 
-// bumpLedEpochs starts a new leader epoch in each partition that id leads: a process
-// that starts again must not be taken for the leader it was before (KIP-320).
-func (t *tx) bumpLedEpochs(id model.BrokerID) {
-	t.editPartitions(func(p *Partition) bool {
+// restarted takes a broker that has registered again for one that was fenced, so that others
+// do not wait for it. A process that starts again must not be taken for the leader it was
+// before (KIP-320): what it alone has a replica of it leads in a new epoch.
+func (t *tx) restarted(id model.BrokerID) {
+	t.editTopics(func(topic *Topic, p *Partition) bool {
+		if len(p.Replicas) > 1 {
+			return t.retire(topic.Config, p, id)
+		}
 		if p.Leader != id {
 			return false
 		}

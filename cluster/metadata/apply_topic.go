@@ -37,6 +37,7 @@ func applyCreateTopic(t *tx, c CreateTopic) (any, *model.Error) {
 		Partitions: newPartitions(c.Assignments), ConfigVersion: t.index, Version: t.index,
 		Config: t.effective(overrides, rf),
 	}
+	t.enlist(topic.Partitions)
 	t.putTopic(topic)
 	return topic, nil
 }
@@ -128,6 +129,7 @@ func applyCreatePartitions(t *tx, c CreatePartitions) (any, *model.Error) {
 		return nil, refusal
 	}
 	n := topic.Grown(c.Assignments)
+	t.enlist(n.Partitions[have:])
 	n.Version = t.index
 	t.putTopic(n)
 	return n, nil
@@ -159,6 +161,7 @@ func applyAlterTopicConfig(t *tx, c AlterTopicConfig) (any, *model.Error) {
 	n := *topic
 	n.Overrides, n.ConfigVersion = next, t.index
 	n.Config = t.effective(next, n.ReplicationFactor())
+	t.settle(&n)
 	t.putTopic(&n)
 	return &n, nil
 }

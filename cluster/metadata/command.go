@@ -41,8 +41,8 @@ type BootstrapCluster struct {
 }
 
 // RegisterBroker binds a node id to a data folder and a process. A new incarnation
-// gets a new broker epoch, is fenced until UnfenceBroker, and the leader epoch of each
-// partition it leads grows by one. The same incarnation again only updates
+// gets a new broker epoch, is fenced until UnfenceBroker, and leaves ISRs and leads as by
+// FenceBroker; what it has the only replica of it goes on to lead, in a new leader epoch. The same incarnation again only updates
 // addresses. Another storage id under a live node id is a conflict; under a fenced one
 // the node has lost its data, and leaves every ISR and ELR (KIP-903, 966).
 // Value: *Broker.
@@ -75,6 +75,42 @@ type UnfenceBroker struct {
 type FenceBroker struct {
 	ID    model.BrokerID `json:"id"`
 	Epoch int64          `json:"epoch"`
+}
+
+// AlterPartitions changes the in-sync replicas of partitions that a broker leads (KIP-497): the
+// leader proposes, and what is committed counts. Another epoch of the broker than the
+// registered one is refused as fenced, and so is a broker that is fenced. Each partition is
+// decided on by itself. Value: []PartitionAltered, one for each change.
+type AlterPartitions struct {
+	Broker  model.BrokerID    `json:"broker"`
+	Epoch   int64             `json:"epoch"`
+	Changes []PartitionChange `json:"changes"`
+}
+
+// PartitionChange names the in-sync replicas that a partition is to have. A leader that is not
+// among them resigns: another of them is elected. It holds for one
+// leader epoch and one partition epoch. A member that is fenced, or that has registered again
+// since, refuses it whole (KIP-841, 903).
+type PartitionChange struct {
+	Topic          model.TopicID     `json:"topic"`
+	Partition      model.PartitionID `json:"partition"`
+	LeaderEpoch    model.LeaderEpoch `json:"leader_epoch"`
+	PartitionEpoch int32             `json:"partition_epoch"`
+	ISR            []InSync          `json:"isr"`
+}
+
+// InSync is a member of an ISR in a life of its node.
+type InSync struct {
+	ID    model.BrokerID `json:"id"`
+	Epoch int64          `json:"epoch"` // of the registration under which it has fetched; of those that join
+}
+
+// PartitionAltered is what became of one PartitionChange. Refusals: fenced (another leader or
+// leader epoch), conflict (another partition epoch, or a member that is fenced or has registered
+// again), unknown-partition, invalid-argument.
+type PartitionAltered struct {
+	Refusal   *model.Error // nil: done
+	Partition Partition    // as it is now; empty where it is unknown
 }
 
 // CreateTopic creates a topic. Assignments[i] are the replicas of partition i, the

@@ -70,7 +70,10 @@ func TestEncodedCommandsAreTheGoldenOnes(t *testing.T) {
 		fmt.Fprintf(&got, "%q\n", b)
 		seen[c.Kind()] = true
 	}
-	for _, c := range []Command{RevokeSessions{ID: "s", User: "u"}, DeleteAPIToken{ID: "t", User: "u"}, FenceBroker{ID: 1, Epoch: 2}} {
+	golden := AlterPartitions{Broker: 1, Epoch: 2, Changes: []PartitionChange{{
+		Topic: topicID(7), Partition: 3, LeaderEpoch: 4, PartitionEpoch: 5, ISR: []InSync{{ID: 1, Epoch: 2}, {ID: 3, Epoch: 6}},
+	}}}
+	for _, c := range []Command{RevokeSessions{ID: "s", User: "u"}, DeleteAPIToken{ID: "t", User: "u"}, FenceBroker{ID: 1, Epoch: 2}, golden} {
 		b, err := EncodeCommand(c)
 		require.NoError(t, err)
 		fmt.Fprintf(&got, "%q\n", b)
@@ -102,7 +105,7 @@ func TestKindsKeepTheirNames(t *testing.T) {
 		"alter-topic-config", "alter-cluster-config", "create-user", "alter-user", "set-password", "delete-user",
 		"create-acl", "delete-acls", "create-session", "rotate-session", "revoke-sessions", "create-api-token",
 		"delete-api-token", "add-signing-key", "prune", "set-setup-token", "allocate-producer-ids",
-		"renew-session", "use-ticket", "touch-api-tokens", "set-quota", "delete-quota", "fence-broker",
+		"renew-session", "use-ticket", "touch-api-tokens", "set-quota", "delete-quota", "fence-broker", "alter-partitions",
 	}, got)
 }
 

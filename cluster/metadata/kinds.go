@@ -66,6 +66,7 @@ var kindRows = []kindRow{
 	row(1, applySetQuota),
 	row(1, applyDeleteQuota),
 	row(1, applyFenceBroker),
+	row(1, applyAlterPartitions),
 }
 
 var kindTable = func() map[Kind]kindRow {
@@ -106,6 +107,7 @@ func (TouchAPITokens) Kind() Kind      { return "touch-api-tokens" }
 func (SetQuota) Kind() Kind            { return "set-quota" }
 func (DeleteQuota) Kind() Kind         { return "delete-quota" }
 func (FenceBroker) Kind() Kind         { return "fence-broker" }
+func (AlterPartitions) Kind() Kind     { return "alter-partitions" }
 
 // MaxCommandBytes is the largest encoded command; a larger one is not proposed.
 const MaxCommandBytes = 4 << 20

@@ -38,6 +38,9 @@ const (
 // RaftProtocol is the ALPN name of raft's connections.
 const RaftProtocol = "tidewire-raft"
 
+// FollowProtocol is the ALPN name of connections on which replicas are fetched.
+const FollowProtocol = "tidewire-follow"
+
 // Config is what a Port is made of.
 type Config struct {
 	Keys     *Keys
@@ -165,7 +168,7 @@ func (p *Port) serve(ctx context.Context, raw net.Conn) {
 		return
 	}
 	if s := p.streams[c.ConnectionState().NegotiatedProtocol]; s != nil {
-		s.offer(ctx, trackedConn{Conn: c, closed: func() { p.untrack(raw) }})
+		s.offer(ctx, accepted{trackedConn{Conn: c, closed: func() { p.untrack(raw) }}, who})
 		return
 	}
 	defer p.untrack(raw)

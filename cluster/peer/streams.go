@@ -7,22 +7,28 @@ import (
 	"time"
 )
 
+// accepted is a connection with who opened it.
+type accepted struct {
+	net.Conn
+	who Identity
+}
+
 // Streams are connections of one ALPN name: those that other nodes open, and those that
 // this one opens by a storage id.
 type Streams struct {
 	port     *Port
 	protocol string
-	incoming chan net.Conn
+	incoming chan accepted
 	done     chan struct{}
 	once     sync.Once
 }
 
 func newStreams(p *Port, protocol string) *Streams {
-	return &Streams{port: p, protocol: protocol, incoming: make(chan net.Conn), done: make(chan struct{})}
+	return &Streams{port: p, protocol: protocol, incoming: make(chan accepted), done: make(chan struct{})}
 }
 
 // offer hands a connection to whoever accepts; it waits no longer than the caller would.
-func (s *Streams) offer(ctx context.Context, c net.Conn) {
+func (s *Streams) offer(ctx context.Context, c accepted) {
 	t := time.NewTimer(handshakeTime)
 	defer t.Stop()
 	select {
@@ -38,11 +44,17 @@ func (s *Streams) offer(ctx context.Context, c net.Conn) {
 // Accept returns the next connection that another node has opened. After Close the error
 // is net.ErrClosed.
 func (s *Streams) Accept() (net.Conn, error) {
+	c, _, err := s.AcceptFrom()
+	return c, err
+}
+
+// AcceptFrom is Accept, and tells which node it is.
+func (s *Streams) AcceptFrom() (net.Conn, Identity, error) {
 	select {
 	case c := <-s.incoming:
-		return c, nil
+		return c.Conn, c.who, nil
 	case <-s.done:
-		return nil, net.ErrClosed
+		return nil, Identity{}, net.ErrClosed
 	}
 }
 

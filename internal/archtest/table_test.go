@@ -46,8 +46,11 @@ var table = []row{
 	{pkg: "cluster", may: []string{"cluster/...", "storage/meta", "internal/model", "internal/fsx", "internal/lifecycle", "internal/buildinfo"}, why: "the façade of the metadata knows no record, door or broker"},
 	{pkg: "auth", may: []string{"cluster/metadata", "internal/model", "internal/lifecycle"}, why: "authorisation decides over the image, the same for every door"},
 
-	{pkg: "broker/partition", may: []string{"storage/dedupe", "storage/log", "storage/record", "internal/model", "internal/lifecycle"}, why: "an engine: it serves one partition and knows neither door nor quorum"},
 	{pkg: "broker/forward", may: []string{"broker/partition", "cluster/metadata", "cluster/peer", "storage/dedupe", "storage/log", "storage/record", "internal/lifecycle", "internal/model"}, why: "it brings calls to the leader of a partition, and knows neither who calls nor topics' settings"},
+	{pkg: "broker/partition", may: []string{"broker/replication", "storage/dedupe", "storage/log", "storage/record", "internal/model", "internal/lifecycle"}, why: "an engine: it serves one partition and knows neither door nor quorum"},
+	{pkg: "broker/replicas", may: []string{"broker/follow", "broker/partition", "broker/replication", "cluster/metadata", "internal/lifecycle", "internal/model"}, why: "it joins the metadata with what partitions do about their replicas, and knows no door"},
+	{pkg: "broker/follow", may: []string{"broker/partition", "broker/replication", "internal/lifecycle", "internal/model"}, why: "it carries what leaders and followers say, and knows neither the metadata nor how nodes reach each other"},
+	{pkg: "broker/replication", may: []string{"internal/model"}, why: "a core: who is in sync and where logs part follows from what is said; logs, clocks and the network are others'"},
 	{pkg: "broker/operations", may: []string{"internal/model", "internal/fsx", "internal/sealed"}, why: "it keeps account of work, and knows neither who does it nor who asks"},
 	{pkg: "internal/history", may: []string{"internal/model", "internal/fsx", "internal/sealed"}, why: "it keeps numbers by time, and measures nothing itself"},
 	{pkg: "internal/sealed", may: []string{"internal/fsx"}, why: "a form of small files, whatever is in them"},

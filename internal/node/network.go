@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 
+	"tidewire/broker/replicas"
 	"tidewire/cluster"
 	"tidewire/internal/config"
 )
@@ -39,6 +40,22 @@ func (n *Node) network(ctx context.Context) (*cluster.Network, error) {
 		Key: n.cfg.ClusterKey.Bytes(), Peer: l, PeerAdvertise: peer,
 		GossipListen: n.cfg.Gossip.Listen, GossipAdvertise: gossip, Join: n.cfg.Join,
 	}, nil
+}
+
+// peers is how replicas reach each other; nil for a node that is alone.
+func (n *Node) peers() replicas.Peers {
+	if !n.cluster.HasPeers() {
+		return nil
+	}
+	return n.cluster
+}
+
+// stopFollow ends the wait for followers.
+func (n *Node) stopFollow() error {
+	if !n.cluster.HasPeers() {
+		return nil
+	}
+	return n.cluster.StopFollow()
 }
 
 // peerAdvertise is where others reach the port between nodes. One that listens on every

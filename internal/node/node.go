@@ -278,6 +278,7 @@ func (n *Node) startBroker(ctx context.Context) error {
 	limiter.Set(n.cluster.Image())
 	account := n.openOperations()
 	n.broker = broker.New(broker.Config{
+		Peers:     n.peers(),
 		Quotas:    limiter,
 		Inflation: n.inflation, Operations: account,
 		NodeID: n.cfg.NodeID, Metadata: n.cluster, Authorizer: n.auth.Authorizer, Store: n.store,
@@ -290,9 +291,11 @@ func (n *Node) startBroker(ctx context.Context) error {
 	n.onStop("the broker", func(context.Context) error { n.broker.Stop(); return nil })
 	n.onStop("the group coordinators", func(context.Context) error { n.groups.Stop(); return nil })
 	n.onStop("background work", stopGroup(n.group))
+	n.onStop("the followers", func(context.Context) error { return n.stopFollow() })
 	n.broker.Start()
 	n.groups.Start()
 	n.answerCalls()
+	n.onStop("leaderships", n.cluster.Resign)
 	n.group.Go("auth", n.auth.Service.Run)
 	n.group.Go("disk", n.watchDisk)
 	n.group.Go("memory", n.trimMemory)

@@ -93,8 +93,8 @@ func TestThreeNodesAreOneCluster(t *testing.T) {
 	}
 	require.GreaterOrEqual(t, look(2).Topics, 9, "and the internal ones")
 	require.Zero(t, look(2).Offline, "partitions that others lead are not offline")
-	p := at[0].refused(t, "POST", "/v1/topics", map[string]any{"name": "wide", "replication_factor": 3})
-	require.Equal(t, "not-implemented", p.Code, "no replicas are promised that would not be kept")
+	p := at[0].refused(t, "POST", "/v1/topics", map[string]any{"name": "wide", "replication_factor": 4})
+	require.Equal(t, "invalid-argument", p.Code, "no replicas are promised that would not be kept")
 }
 
 func TestAClusterGoesOnWithoutItsController(t *testing.T) {
