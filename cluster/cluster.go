@@ -17,11 +17,13 @@ import (
 	"log/slog"
 	"math"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"tidewire/cluster/founding"
 	"tidewire/cluster/fsm"
 	"tidewire/cluster/metadata"
+	"tidewire/cluster/peer"
 	"tidewire/cluster/quorum"
 	"tidewire/internal/model"
 )
@@ -80,6 +82,8 @@ type Cluster struct {
 
 	clusterID string
 	epoch     int64
+
+	data atomic.Pointer[peer.Handler] // nil: calls for records and groups are not answered yet
 
 	stop func(context.Context) error // once
 }

@@ -64,7 +64,7 @@ func (c *Cluster) openPort() error {
 	n.beats.by = map[model.BrokerID]beat{}
 	c.net = n
 	n.port, err = peer.Start(peer.Config{
-		Keys: keys, Listener: cfg.Peer, Self: c.self, Resolve: c.resolve, Handler: c.handle,
+		Keys: keys, Listener: cfg.Peer, Self: c.self, Resolve: c.resolve, Handler: c.handle, Data: c.handleData,
 		Streams: []string{peer.RaftProtocol}, Logger: c.cfg.Logger,
 	})
 	if err != nil {

@@ -13,10 +13,11 @@ import (
 	"tidewire/internal/model"
 )
 
-// client is this node's connection of requests to one other node. It is dialled by the
+// client is this node's connection of one lane's requests to one other node. It is dialled by the
 // first call that needs it, and anew by the next call after it has failed.
 type client struct {
 	port    *Port
+	lane    *lane
 	storage string
 
 	mu   sync.Mutex
@@ -64,12 +65,28 @@ func (e *CallError) Unwrap() error { return e.Cause }
 // deadline. The error is what the other node's handler returned, a *model.Error, or a
 // *CallError when there was no answer.
 func (p *Port) Call(ctx context.Context, storageID string, m Method, payload []byte) ([]byte, error) {
-	if len(payload) > MaxPayload {
-		return nil, model.Errorf(model.RequestTooLarge, "a request between nodes is too large: %d bytes, at most %d", len(payload), MaxPayload)
-	}
 	ctx, cancel := context.WithTimeout(ctx, defaultWait)
 	defer cancel()
-	c, err := p.client(storageID)
+	return p.call(ctx, p.control, storageID, m, payload)
+}
+
+// CallData is Call in the lane of calls for records and groups, which Config.Data answers. It
+// may take as long as ctx lasts, 30 s where that has no deadline. The payload is not changed
+// any more from then on, even after the call.
+func (p *Port) CallData(ctx context.Context, storageID string, m Method, payload []byte) ([]byte, error) {
+	if _, bounded := ctx.Deadline(); !bounded {
+		var cancel func()
+		ctx, cancel = context.WithTimeout(ctx, defaultWait)
+		defer cancel()
+	}
+	return p.call(ctx, p.data, storageID, m, payload)
+}
+
+func (p *Port) call(ctx context.Context, of *lane, storageID string, m Method, payload []byte) ([]byte, error) {
+	if len(payload) > of.payload {
+		return nil, model.Errorf(model.RequestTooLarge, "a request between nodes is too large: %d bytes, at most %d", len(payload), of.payload)
+	}
+	c, err := p.client(of, storageID)
 	if err != nil {
 		return nil, err
 	}
@@ -82,7 +99,7 @@ func (p *Port) Call(ctx context.Context, storageID string, m Method, payload []b
 
 // Greet connects to a node, or uses the connection that there is, and tells who it is.
 func (p *Port) Greet(ctx context.Context, storageID string) (Identity, error) {
-	c, err := p.client(storageID)
+	c, err := p.client(p.control, storageID)
 	if err != nil {
 		return Identity{}, err
 	}
@@ -93,16 +110,17 @@ func (p *Port) Greet(ctx context.Context, storageID string) (Identity, error) {
 	return l.who, nil
 }
 
-func (p *Port) client(storageID string) (*client, error) {
+func (p *Port) client(of *lane, storageID string) (*client, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.clients == nil {
 		return nil, errStopped
 	}
-	c := p.clients[storageID]
+	key := clientKey{storageID, of}
+	c := p.clients[key]
 	if c == nil {
-		c = &client{port: p, storage: storageID}
-		p.clients[storageID] = c
+		c = &client{port: p, lane: of, storage: storageID}
+		p.clients[key] = c
 	}
 	return c, nil
 }
@@ -146,7 +164,7 @@ func (c *client) current() (*link, error) {
 
 // run dials and then reads answers until the connection ends.
 func (c *client) run(ctx context.Context, l *link) {
-	conn, who, err := c.port.dial(ctx, c.storage, requestProtocol)
+	conn, who, err := c.port.dial(ctx, c.storage, c.lane.protocol)
 	if err != nil {
 		l.end(err)
 		close(l.ready)
@@ -162,14 +180,14 @@ func (c *client) run(ctx context.Context, l *link) {
 		l.end(errStopped)
 	}
 	close(l.ready)
-	l.end(l.read())
+	l.end(l.read(c.lane.frame()))
 	l.out.close()
 }
 
-func (l *link) read() error {
+func (l *link) read(most uint32) error {
 	r := bufio.NewReaderSize(l.conn, bufferBytes)
 	for {
-		b, err := readFrame(r, maxFrame)
+		b, err := readFrame(r, most)
 		if err != nil {
 			return err
 		}
@@ -246,7 +264,7 @@ func (l *link) call(ctx context.Context, storage string, m Method, payload []byt
 	l.mu.Unlock()
 	deadline, _ := ctx.Deadline() // Call sets one
 	f := frame{kind: kindRequest, id: id, method: m, wait: max(time.Until(deadline), time.Millisecond), payload: payload}
-	if !l.out.send(ctx, f.encode()) {
+	if !l.out.send(ctx, f) {
 		l.forget(id)
 		return nil, &CallError{Storage: storage, Cause: cmpErr(context.Cause(ctx), errLost)}
 	}
@@ -273,7 +291,7 @@ func cmpErr(err, otherwise error) error {
 
 func result(f frame) ([]byte, error) {
 	if f.kind == kindRefusal {
-		return nil, decodeFault(f.payload)
+		return nil, DecodeFault(f.payload)
 	}
 	return f.payload, nil
 }
@@ -294,5 +312,5 @@ func (l *link) giveUp(id uint64) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
 	defer cancel()
-	l.out.send(ctx, frame{kind: kindCancel, id: id}.encode())
+	l.out.send(ctx, frame{kind: kindCancel, id: id})
 }

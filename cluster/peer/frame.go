@@ -1,6 +1,7 @@
 package peer
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -30,9 +31,11 @@ const (
 const (
 	headBytes        = 1 + 8
 	requestHeadBytes = headBytes + 2 + 4
-	// MaxPayload bounds a request and an answer, in bytes: a metadata command and some.
+	// MaxPayload bounds a request and an answer of Call, in bytes: a metadata command and some.
 	MaxPayload = 8 << 20
-	maxFrame   = MaxPayload + requestHeadBytes
+	// MaxData bounds those of CallData: the records that one request of a client may have for
+	// one partition, and some.
+	MaxData = 80 << 20
 )
 
 // errFrame ends a connection whose other side does not keep to the form.
@@ -70,20 +73,23 @@ type frame struct {
 	payload []byte
 }
 
-func (f frame) encode() []byte {
+// head is all of a frame but its payload.
+func (f frame) head() []byte {
 	n := headBytes + len(f.payload)
 	if f.kind == kindRequest {
 		n += requestHeadBytes - headBytes
 	}
-	b := appendUint32(make([]byte, 0, 4+n), uint32(n))
+	b := appendUint32(make([]byte, 0, 4+requestHeadBytes), uint32(n))
 	b = append(b, f.kind)
 	b = binary.BigEndian.AppendUint64(b, f.id)
 	if f.kind == kindRequest {
 		b = binary.BigEndian.AppendUint16(b, uint16(f.method))
 		b = appendUint32(b, uint32(min(f.wait.Milliseconds(), 1<<31)))
 	}
-	return append(b, f.payload...)
+	return b
 }
+
+func (f frame) encode() []byte { return append(f.head(), f.payload...) }
 
 func decodeFrame(b []byte) (frame, error) {
 	if len(b) < headBytes || b[0] < kindRequest || b[0] > kindCancel {
@@ -103,24 +109,41 @@ func decodeFrame(b []byte) (frame, error) {
 
 // fault is an error of the error table on its way.
 type fault struct {
-	Code    model.Code    `json:"code"`
-	Outcome model.Outcome `json:"outcome"`
-	Detail  string        `json:"detail"`
+	Code       model.Code         `json:"code"`
+	Outcome    model.Outcome      `json:"outcome"`
+	Detail     string             `json:"detail"`
+	Fields     []model.FieldError `json:"fields,omitempty"`
+	Extra      map[string]any     `json:"extra,omitempty"`
+	RetryAfter time.Duration      `json:"retry_after,omitempty"` // nanoseconds
+	Limit      *model.RateLimit   `json:"limit,omitempty"`
 }
 
-func encodeFault(err error) []byte {
+// EncodeFault is an error as it goes from node to node: what clients are told of it, and not
+// its cause.
+func EncodeFault(err error) []byte {
 	e := model.AsError(err)
-	b, jsonErr := json.Marshal(fault{Code: e.Code, Outcome: e.EffectiveOutcome(), Detail: e.Detail})
-	if jsonErr != nil {
-		return nil
+	f := fault{
+		Code: e.Code, Outcome: e.EffectiveOutcome(), Detail: e.Detail, Fields: e.Fields, Extra: e.Extra, RetryAfter: e.RetryAfter, Limit: e.Limit,
+	}
+	b, jsonErr := json.Marshal(f)
+	if jsonErr != nil { // something in Extra that JSON cannot carry
+		f.Extra = nil
+		if b, jsonErr = json.Marshal(f); jsonErr != nil {
+			return nil
+		}
 	}
 	return b
 }
 
-func decodeFault(b []byte) error {
+// DecodeFault is the error that EncodeFault has written. Numbers in Extra are json.Number.
+func DecodeFault(b []byte) error {
 	var f fault
-	if err := json.Unmarshal(b, &f); err != nil {
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.UseNumber()
+	if err := d.Decode(&f); err != nil {
 		return model.Errorf(model.Internal, "the other node failed in a way that does not read").WithCause(err)
 	}
-	return model.Errorf(f.Code, "%s", f.Detail).WithOutcome(f.Outcome)
+	e := model.Errorf(f.Code, "%s", f.Detail).WithOutcome(f.Outcome)
+	e.Fields, e.Extra, e.RetryAfter, e.Limit = f.Fields, f.Extra, f.RetryAfter, f.Limit
+	return e
 }

@@ -48,6 +48,7 @@ type options struct {
 	key     []byte
 	cluster string
 	handler Handler
+	data    Handler
 	log     io.Writer
 }
 
@@ -67,7 +68,7 @@ func (n *town) start(t *testing.T, storage string, o options) *Port {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	p, err := Start(Config{
-		Keys: keys, Listener: l, Resolve: n.resolve, Handler: o.handler, Streams: []string{RaftProtocol},
+		Keys: keys, Listener: l, Resolve: n.resolve, Handler: o.handler, Data: o.data, Streams: []string{RaftProtocol},
 		Self:   func() Identity { return Identity{Node: 7, Storage: storage, Cluster: o.cluster, Binary: "test"} },
 		Logger: slog.New(slog.NewTextHandler(o.log, nil)),
 	})
@@ -363,13 +364,13 @@ func TestFramesAreTheGoldenOnes(t *testing.T) {
 		"\x00\x00\x00\x09\x04\x00\x00\x00\x00\x00\x00\x00\x01":                           {kind: kindCancel, id: 1, payload: []byte{}},
 	} {
 		require.Equal(t, want, string(f.encode()))
-		b, err := readFrame(strings.NewReader(want), maxFrame)
+		b, err := readFrame(strings.NewReader(want), MaxPayload)
 		require.NoError(t, err)
 		got, err := decodeFrame(b)
 		require.NoError(t, err)
 		require.Equal(t, f, got)
 	}
-	require.Equal(t, `{"code":"timeout","outcome":"unknown","detail":"late"}`, string(encodeFault(model.Errorf(model.Timeout, "late"))))
+	require.Equal(t, `{"code":"timeout","outcome":"unknown","detail":"late"}`, string(EncodeFault(model.Errorf(model.Timeout, "late"))))
 	require.Equal(t, "tidewire-peer tidewire-raft", requestProtocol+" "+RaftProtocol)
 }
 

@@ -29,8 +29,11 @@ type Request struct {
 // waits, or when it has given up or is gone. It is called from many goroutines.
 type Handler func(ctx context.Context, r Request) ([]byte, error)
 
-// requestProtocol is the ALPN name of connections of requests.
-const requestProtocol = "tidewire-peer"
+// ALPN names of connections of requests.
+const (
+	requestProtocol = "tidewire-peer"
+	dataProtocol    = "tidewire-data"
+)
 
 // RaftProtocol is the ALPN name of raft's connections.
 const RaftProtocol = "tidewire-raft"
@@ -43,6 +46,7 @@ type Config struct {
 	// Resolve finds the address, host:port, of a node's port by its storage id.
 	Resolve func(storageID string) (address string, known bool)
 	Handler Handler
+	Data    Handler  // of CallData; nil: nothing is answered there
 	Streams []string // ALPN names of connections that Streams hands out
 	Logger  *slog.Logger
 }
@@ -54,11 +58,13 @@ type Port struct {
 	cert    tls.Certificate
 	group   *lifecycle.Group
 	streams map[string]*Streams
+	control *lane // of Call
+	data    *lane // of CallData
 
 	mu      sync.Mutex
-	clients map[string]*client   // guarded by mu: by storage id
-	open    map[net.Conn]bool    // guarded by mu: accepted, closed by Stop; nil after it
-	told    map[string]time.Time // guarded by mu: when a host's refusal was last logged
+	clients map[clientKey]*client // guarded by mu
+	open    map[net.Conn]bool     // guarded by mu: accepted, closed by Stop; nil after it
+	told    map[string]time.Time  // guarded by mu: when a host's refusal was last logged
 }
 
 // Start begins to accept connections.
@@ -69,9 +75,11 @@ func Start(cfg Config) (*Port, error) {
 	}
 	p := &Port{
 		cfg: cfg, cert: cert, group: lifecycle.New(context.Background()), streams: map[string]*Streams{},
-		clients: map[string]*client{}, open: map[net.Conn]bool{}, told: map[string]time.Time{},
+		clients: map[clientKey]*client{}, open: map[net.Conn]bool{}, told: map[string]time.Time{},
 	}
-	p.serving = cfg.Keys.config(cert, append([]string{requestProtocol}, cfg.Streams...))
+	p.control = &lane{protocol: requestProtocol, handler: cfg.Handler, payload: MaxPayload, parallel: parallelRequests}
+	p.data = &lane{protocol: dataProtocol, handler: cfg.Data, payload: MaxData, parallel: parallelData, refuses: true, room: newRoom(dataBytes)}
+	p.serving = cfg.Keys.config(cert, append([]string{requestProtocol, dataProtocol}, cfg.Streams...))
 	for _, protocol := range cfg.Streams {
 		p.streams[protocol] = newStreams(p, protocol)
 	}
@@ -105,6 +113,7 @@ func (p *Port) Stop(within time.Duration) error {
 	for _, s := range p.streams {
 		_ = s.Close()
 	}
+	p.data.room.close()
 	return errors.Join(err, p.group.Stop(within))
 }
 
@@ -160,7 +169,11 @@ func (p *Port) serve(ctx context.Context, raw net.Conn) {
 		return
 	}
 	defer p.untrack(raw)
-	p.serveRequests(c, who)
+	of := p.control
+	if c.ConnectionState().NegotiatedProtocol == dataProtocol {
+		of = p.data
+	}
+	p.serveRequests(c, who, of)
 }
 
 // tellEvery bounds the log lines about one host that is refused.

@@ -14,6 +14,12 @@ const (
 	// parallelRequests bounds what one node has under way at another; beyond it the
 	// connection is not read.
 	parallelRequests = 256
+	// parallelData is the same of calls for records and groups, many of which wait for long;
+	// beyond it they are refused.
+	parallelData = 16 << 10
+	// dataBytes is how much of such calls, all nodes' together, is in memory until they are
+	// answered; beyond it connections are not read.
+	dataBytes = 128 << 20
 	// writeTime is how long a frame may take to leave: a node that does not read is gone.
 	writeTime = 10 * time.Second
 	// bufferBytes of a connection's reader and writer.
@@ -23,6 +29,7 @@ const (
 // server is one connection that another node has opened for requests.
 type server struct {
 	port *Port
+	lane *lane
 	conn *tls.Conn
 	who  Identity
 	out  *outbox
@@ -33,8 +40,8 @@ type server struct {
 }
 
 // serveRequests reads and serves until the connection ends.
-func (p *Port) serveRequests(c *tls.Conn, who Identity) {
-	s := &server{port: p, conn: c, who: who, slot: make(chan struct{}, parallelRequests), running: map[uint64]context.CancelFunc{}}
+func (p *Port) serveRequests(c *tls.Conn, who Identity, of *lane) {
+	s := &server{port: p, lane: of, conn: c, who: who, slot: make(chan struct{}, of.parallel), running: map[uint64]context.CancelFunc{}}
 	s.out = newOutbox(c)
 	p.group.Go("peer writer", s.out.run)
 	ctx, cancel := context.WithCancel(p.group.Context())
@@ -48,17 +55,25 @@ func (p *Port) serveRequests(c *tls.Conn, who Identity) {
 func (s *server) read(ctx context.Context) error {
 	r := bufio.NewReaderSize(s.conn, bufferBytes)
 	for {
-		b, err := readFrame(r, maxFrame)
+		n, err := s.lane.admit(r)
 		if err != nil {
 			return err
 		}
+		b, err := readFrame(r, s.lane.frame())
+		if err != nil {
+			s.lane.room.release(n)
+			return err
+		}
 		f, err := decodeFrame(b)
+		if err != nil || f.kind != kindRequest {
+			s.lane.room.release(n)
+		}
 		if err != nil {
 			return err
 		}
 		switch f.kind {
 		case kindRequest:
-			if err := s.begin(ctx, f); err != nil {
+			if err := s.begin(ctx, f, n); err != nil {
 				return err
 			}
 		case kindCancel:
@@ -69,11 +84,11 @@ func (s *server) read(ctx context.Context) error {
 	}
 }
 
-func (s *server) begin(ctx context.Context, f frame) error {
-	select {
-	case s.slot <- struct{}{}:
-	case <-ctx.Done():
-		return context.Cause(ctx)
+// begin serves a request, which holds n bytes of the lane's room.
+func (s *server) begin(ctx context.Context, f frame, n int64) error {
+	if taken, err := s.enter(ctx, f); !taken {
+		s.lane.room.release(n)
+		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, f.wait)
 	s.mu.Lock()
@@ -82,33 +97,55 @@ func (s *server) begin(ctx context.Context, f frame) error {
 	s.mu.Unlock()
 	if twice {
 		cancel()
+		s.lane.room.release(n)
 		return errFrame
 	}
 	started := s.port.group.Go("peer request", func(context.Context) {
-		defer func() { <-s.slot }()
+		defer func() { <-s.slot; s.lane.room.release(n) }()
 		defer s.cancel(f.id)
 		s.answer(ctx, f)
 	})
 	if !started {
 		cancel()
+		s.lane.room.release(n)
 		return errStopped
 	}
 	return nil
 }
 
+// enter takes a slot. Where requests are not to wait for one, they are refused.
+func (s *server) enter(ctx context.Context, f frame) (taken bool, _ error) {
+	select {
+	case s.slot <- struct{}{}:
+		return true, nil
+	default:
+	}
+	if s.lane.refuses {
+		busy := model.Errorf(model.RateLimited, "the node has too many calls of another one under way")
+		s.out.send(ctx, frame{kind: kindRefusal, id: f.id, payload: EncodeFault(busy)})
+		return false, nil
+	}
+	select {
+	case s.slot <- struct{}{}:
+		return true, nil
+	case <-ctx.Done():
+		return false, context.Cause(ctx)
+	}
+}
+
 func (s *server) answer(ctx context.Context, f frame) {
 	reply := frame{kind: kindAnswer, id: f.id}
-	payload, err := s.port.cfg.Handler(ctx, Request{From: s.who, Method: f.method, Payload: f.payload})
+	payload, err := s.lane.answer(ctx, Request{From: s.who, Method: f.method, Payload: f.payload})
 	switch {
-	case err == nil && len(payload) > MaxPayload:
+	case err == nil && len(payload) > s.lane.payload:
 		err = model.Errorf(model.Internal, "an answer between nodes is too large: %d bytes", len(payload))
 		fallthrough
 	case err != nil:
-		reply.kind, reply.payload = kindRefusal, encodeFault(err)
+		reply.kind, reply.payload = kindRefusal, EncodeFault(err)
 	default:
 		reply.payload = payload
 	}
-	s.out.send(context.WithoutCancel(ctx), reply.encode())
+	s.out.send(context.WithoutCancel(ctx), reply)
 }
 
 // cancel ends a request's context and forgets it.
@@ -126,25 +163,25 @@ func (s *server) cancel(id uint64) {
 // queue up.
 type outbox struct {
 	conn   *tls.Conn
-	queue  chan []byte
+	queue  chan frame
 	closed chan struct{}
 	once   sync.Once
 }
 
 func newOutbox(c *tls.Conn) *outbox {
-	return &outbox{conn: c, queue: make(chan []byte, 64), closed: make(chan struct{})}
+	return &outbox{conn: c, queue: make(chan frame, 64), closed: make(chan struct{})}
 }
 
 // send queues a frame. It reports false when the frame will not be written, as far as is
 // known.
-func (o *outbox) send(ctx context.Context, b []byte) bool {
+func (o *outbox) send(ctx context.Context, f frame) bool {
 	select {
 	case <-o.closed: // both may be ready below
 		return false
 	default:
 	}
 	select {
-	case o.queue <- b:
+	case o.queue <- f:
 		return true
 	case <-o.closed:
 	case <-ctx.Done():
@@ -160,8 +197,8 @@ func (o *outbox) run(context.Context) {
 	w := bufio.NewWriterSize(o.conn, bufferBytes)
 	for {
 		select {
-		case b := <-o.queue:
-			if err := o.write(w, b); err != nil {
+		case f := <-o.queue:
+			if err := o.write(w, f); err != nil {
 				_ = o.conn.Close() // the reader finds out
 				return
 			}
@@ -172,16 +209,19 @@ func (o *outbox) run(context.Context) {
 }
 
 // write writes a frame and those that wait behind it.
-func (o *outbox) write(w *bufio.Writer, b []byte) error {
+func (o *outbox) write(w *bufio.Writer, f frame) error {
 	if err := o.conn.SetWriteDeadline(time.Now().Add(writeTime)); err != nil {
 		return err
 	}
 	for {
-		if _, err := w.Write(b); err != nil {
+		if _, err := w.Write(f.head()); err != nil {
+			return err
+		}
+		if _, err := w.Write(f.payload); err != nil {
 			return err
 		}
 		select {
-		case b = <-o.queue:
+		case f = <-o.queue:
 		default:
 			return w.Flush()
 		}
