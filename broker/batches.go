@@ -89,7 +89,7 @@ func (b *Broker) ProduceBatches(ctx context.Context, c Caller, req *BatchRequest
 	if err := b.authorizer.Authorize(ctx, c.Principal, auth.Access{Operation: metadata.OpWrite, Resource: metadata.ResourceTopic, Name: req.Topic, Host: c.Host}); err != nil {
 		return err
 	}
-	t, part, err := b.partition(ctx, req.Topic, req.Partition)
+	t, part, err := b.batchTarget(ctx, req)
 	if err != nil {
 		return err
 	}
@@ -99,7 +99,7 @@ func (b *Broker) ProduceBatches(ctx context.Context, c Caller, req *BatchRequest
 	if parsed.Transactional {
 		return model.Errorf(model.InvalidTransactionState, "a batch is transactional, and its producer has no transaction open here")
 	}
-	if err := b.roomForRecords(); err != nil {
+	if err := b.roomForRecords(); err != nil && part != nil {
 		return err
 	}
 	checked := b.checked.Get(req.Timestamps)
@@ -110,8 +110,12 @@ func (b *Broker) ProduceBatches(ctx context.Context, c Caller, req *BatchRequest
 	if err := b.takeProduce(c, len(req.Batches)); err != nil {
 		return err
 	}
+	if part != nil {
+		t.rates.inBatches(parsed.Records, checked.Payload)
+		b.appended(len(checked.Bytes))
+	}
 	call := b.calls.Get().(*produceCall)
-	call.submitBatches(part, partition.Slice{Batches: checked.Bytes, Count: parsed.Records, Acks: req.Acks, Expected: req.Expected})
+	b.submitBatches(call, t, part, req, partition.Slice{Batches: checked.Bytes, Count: parsed.Records, Acks: req.Acks, Expected: req.Expected})
 	state, err := b.finishBatches(ctx, call, req)
 	if err != nil {
 		return err
@@ -124,12 +128,28 @@ func (b *Broker) ProduceBatches(ctx context.Context, c Caller, req *BatchRequest
 	return nil
 }
 
-// submitBatches hands one slice of ready-made batches to its partition.
-func (call *produceCall) submitBatches(part *partition.Partition, s partition.Slice) {
+// batchTarget finds the partition of ready-made batches: nil where another node leads it.
+func (b *Broker) batchTarget(ctx context.Context, req *BatchRequest) (*topic, *partition.Partition, error) {
+	t, err := b.topicWith(ctx, req.Topic, req.Partition)
+	if err != nil {
+		return nil, nil, err
+	}
+	at, err := b.placed(t, req.Partition)
+	part, _ := at.(*partition.Partition)
+	return t, part, err
+}
+
+// submitBatches hands one slice of ready-made batches to its partition; nil: which is away.
+func (b *Broker) submitBatches(call *produceCall, t *topic, part *partition.Partition, req *BatchRequest, s partition.Slice) {
 	call.reset(0, 0)
 	call.slices = append(call.slices, s)
 	call.parts = append(call.parts, part)
 	call.done.Reset(1)
+	if part == nil {
+		call.ready = req.Partition
+		b.send(call, t, &ProduceRequest{Acks: req.Acks, Timeout: req.Timeout})
+		return
+	}
 	part.Submit(&call.slices[0], call.done)
 }
 
@@ -154,7 +174,5 @@ func (b *Broker) checkBatches(ctx context.Context, t *topic, parsed *ingest.Requ
 	if err := b.ingest.Check(ctx, parsed, &rules, b.nowMs(), out); err != nil {
 		return err
 	}
-	t.rates.inBatches(parsed.Records, out.Payload)
-	b.appended(len(out.Bytes))
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"tidewire/auth"
+	"tidewire/broker/forward"
 	"tidewire/broker/operations"
 	"tidewire/broker/partition"
 	"tidewire/broker/quota"
@@ -76,6 +77,8 @@ type Config struct {
 	FetchMemory int64
 	// Quotas limits what users may do; nil: nobody is limited.
 	Quotas *quota.Limiter
+	// Network reaches the other brokers; nil: there are none.
+	Network forward.Network
 }
 
 // fetchMemory is the default of Config.FetchMemory.
@@ -92,6 +95,7 @@ type Broker struct {
 	now        func() time.Time
 	appended   func(bytes int)
 	quotas     *quota.Limiter
+	away       *forward.Client // of what other nodes lead
 
 	topics      sync.Map   // name → *topic
 	calls       *sync.Pool // of *produceCall; a pool of its own, as their channels belong to this broker's time
@@ -141,7 +145,8 @@ func New(c Config) *Broker {
 		c.Inflation = NewInflation()
 	}
 	return &Broker{
-		ops: c.Operations, appended: c.Appended, quotas: c.Quotas, memory: budget.New("fetch-memory", c.FetchMemory), inflation: c.Inflation, ingest: ingest.NewPool(parallelInflation(), c.Inflation),
+		away: forward.NewClient(c.NodeID, c.Metadata, c.Network, c.Group),
+		ops:  c.Operations, appended: c.Appended, quotas: c.Quotas, memory: budget.New("fetch-memory", c.FetchMemory), inflation: c.Inflation, ingest: ingest.NewPool(parallelInflation(), c.Inflation),
 		nodeID: c.NodeID, meta: c.Metadata, authorizer: c.Authorizer, store: c.Store, logger: c.Logger,
 		group: c.Group, now: c.Now, draining: make(chan struct{}), guards: map[*Guard]string{},
 		retention:   retention{kick: make(chan struct{}, 1), clock: newClockWatch(c.Now, c.Monotonic)},

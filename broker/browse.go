@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"tidewire/broker/browse"
-	"tidewire/broker/partition"
 	"tidewire/cluster/metadata"
 	"tidewire/internal/model"
 )
@@ -42,7 +41,7 @@ type Browse struct {
 	asked     Caller // as it began; the stream's own caller is one goroutine's
 	topic     *StreamTopic
 	merge     *browse.Merge
-	parts     []*partition.Partition
+	parts     []source
 	direction browse.Direction
 	isolation Isolation
 	filter    browse.Filter
@@ -213,21 +212,22 @@ func (x *Browse) added(from int) ([]browse.Part, error) {
 }
 
 // part finds a partition; one that is followed wakes the stream from now on.
-func (x *Browse) part(p model.PartitionID) (*partition.Partition, error) {
-	part, err := x.topic.partition(p)
+func (x *Browse) part(p model.PartitionID) (source, error) {
+	at, err := x.topic.partition(p)
 	if err != nil {
 		return nil, err
 	}
 	if x.follow {
-		x.topic.watch(p, part)
+		x.topic.watch(p, at)
 	}
+	part := sourceOf(context.Background(), at, chunkBytes)
 	x.parts = append(x.parts, part)
 	return part, nil
 }
 
 // browsed is a partition as a merge reads it.
 type browsed struct {
-	part *partition.Partition
+	part source
 	iso  Isolation
 }
 

@@ -41,7 +41,7 @@ func (b *Broker) DeleteRecords(ctx context.Context, c Caller, name string, what 
 	if !t.Config.CleanupPolicy.Delete {
 		return nil, model.Errorf(model.Conflict, "topic %q has cleanup.policy=compact: only topics whose policy holds delete lose records by offset", name)
 	}
-	moves := make([]log.StartMove, len(what))
+	moves := make([]startMove, len(what))
 	seen := make(map[model.PartitionID]bool, len(what))
 	for i, d := range what {
 		if seen[d.Partition] {
@@ -54,21 +54,27 @@ func (b *Broker) DeleteRecords(ctx context.Context, c Caller, name string, what 
 	}
 	if dry {
 		for i := range moves {
-			moves[i].Start = max(moves[i].To, moves[i].Log.LogStart())
+			moves[i].Start = max(moves[i].To, moves[i].had)
 		}
 		return deleted(what, moves)
 	}
-	b.store.AdvanceLogStarts(moves)
+	b.advance(ctx, t.ID, what, moves)
 	return deleted(what, moves)
+}
+
+// startMove is a log start that is to move; Log is nil where another node leads the partition.
+type startMove struct {
+	log.StartMove
+	had model.Offset
 }
 
 func pointerTo(i int) string { return "/partitions/" + strconv.Itoa(i) }
 
 // deletion checks one partition's part.
-func (b *Broker) deletion(ctx context.Context, name string, d RecordDeletion) (log.StartMove, error) {
-	t, part, err := b.partition(ctx, name, d.Partition)
+func (b *Broker) deletion(ctx context.Context, name string, d RecordDeletion) (startMove, error) {
+	t, part, err := b.source(ctx, name, d.Partition, 0)
 	if err != nil {
-		return log.StartMove{}, err
+		return startMove{}, err
 	}
 	bounds := part.Bounds()
 	to := d.Before
@@ -76,10 +82,13 @@ func (b *Broker) deletion(ctx context.Context, name string, d RecordDeletion) (l
 		to = bounds.HighWatermark
 	}
 	if to > bounds.HighWatermark {
-		return log.StartMove{}, beyondHighWatermark(d, bounds)
+		return startMove{}, beyondHighWatermark(d, bounds)
 	}
-	l := t.openLogs()[d.Partition]
-	return log.StartMove{Log: l, To: to}, nil
+	m := startMove{StartMove: log.StartMove{To: to}, had: bounds.LogStart}
+	if _, here := part.(*partition.Partition); here {
+		m.Log = t.openLogs()[d.Partition]
+	}
+	return m, nil
 }
 
 func beyondHighWatermark(d RecordDeletion, bounds partition.Bounds) error {
@@ -89,7 +98,7 @@ func beyondHighWatermark(d RecordDeletion, bounds partition.Bounds) error {
 
 // deleted turns what became of the moves into the answer. When some were made and others
 // not, the outcome of the whole is unknown.
-func deleted(what []RecordDeletion, moves []log.StartMove) ([]DeletedRecords, error) {
+func deleted(what []RecordDeletion, moves []startMove) ([]DeletedRecords, error) {
 	out := make([]DeletedRecords, len(moves))
 	var failed error
 	done := 0

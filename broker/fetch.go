@@ -129,7 +129,7 @@ func (b *Broker) begin(ctx context.Context, c Caller, req *FetchRequest) (*fetch
 	if err := b.mayRead(ctx, c, req.Topic); err != nil {
 		return nil, err
 	}
-	t, part, err := b.partition(ctx, req.Topic, req.Partition)
+	t, part, err := b.source(ctx, req.Topic, req.Partition, req.MaxBytes)
 	if err != nil {
 		return nil, err
 	}
@@ -156,7 +156,7 @@ func (b *Broker) mayRead(ctx context.Context, c Caller, topic string) error {
 }
 
 // resolve turns a position into an offset between the log start and the log end.
-func resolve(part *partition.Partition, at Position, iso Isolation) (model.Offset, error) {
+func resolve(part source, at Position, iso Isolation) (model.Offset, error) {
 	bounds := part.Bounds()
 	limit := visibleEnd(bounds, iso)
 	switch at.Kind {

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"io"
 
+	"tidewire/broker/forward"
+	"tidewire/broker/partition"
 	"tidewire/internal/budget"
 	"tidewire/internal/model"
 	"tidewire/storage/log"
@@ -53,6 +55,7 @@ func (b *Batches) release() {
 type Section struct {
 	x      *log.Extent
 	pos, n int64
+	copied []byte // in the place of a file: what is left of a copy from another node
 }
 
 // errCut says that a truncation of the log came between.
@@ -61,6 +64,9 @@ var errCut = model.Errorf(model.LeaderUnavailable, "the log was truncated while 
 // File is where the rest of the section is, in a file that may be sent from by its
 // descriptor; not ok: it has none, the section must be read.
 func (s *Section) File() (fd uintptr, pos, n int64, ok bool) {
+	if s.x == nil {
+		return 0, 0, 0, false
+	}
 	fd, ok = s.x.File.Fd()
 	return fd, s.pos, s.n, ok
 }
@@ -80,6 +86,11 @@ func (s *Section) Sent(n int64) error {
 func (s *Section) Read(p []byte) (int, error) {
 	if s.n == 0 {
 		return 0, io.EOF
+	}
+	if s.x == nil {
+		n := copy(p, s.copied)
+		s.copied, s.n = s.copied[n:], s.n-int64(n)
+		return n, nil
 	}
 	n, err := s.x.File.ReadAt(p[:min(int64(len(p)), s.n)], s.pos)
 	if err != nil && n == 0 {
@@ -130,6 +141,9 @@ func (b *Broker) FetchBatches(ctx context.Context, c Caller, req *FetchRequest) 
 
 // plan finds what is to be sent.
 func (f *fetching) plan(ctx context.Context) (*Batches, error) {
+	if away, ok := f.part.(*forward.Reading); ok {
+		return f.planAway(ctx, away)
+	}
 	grant, err := f.b.memory.Take(ctx, f.owner, batchMemory, memoryPatience)
 	if err != nil {
 		return nil, err
@@ -160,7 +174,7 @@ func (f *fetching) segment(w *visible.Walk, out *Batches) error {
 		w.Full = true
 		return nil
 	}
-	x, err := f.part.Pin(w.Next, w.Filter.To)
+	x, err := f.part.(*partition.Partition).Pin(w.Next, w.Filter.To)
 	if err != nil {
 		return err
 	}

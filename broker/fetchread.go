@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"tidewire/broker/partition"
 	"tidewire/internal/budget"
 	"tidewire/internal/model"
 	"tidewire/storage/dedupe"
@@ -18,7 +17,7 @@ import (
 type fetching struct {
 	b        *Broker
 	topic    *topic
-	part     *partition.Partition
+	part     source
 	req      *FetchRequest
 	owner    string        // who the memory is for
 	patience time.Duration // how long to wait for memory; 0: as long as it takes

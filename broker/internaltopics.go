@@ -37,14 +37,16 @@ func (b *Broker) AppendInternal(ctx context.Context, topic InternalTopic, record
 	if err != nil {
 		return err
 	}
-	req := &ProduceRequest{Topic: topic.Name, Records: records, Routing: make([]Routing, len(records)), Acks: partition.AcksAll}
+	req := &ProduceRequest{Topic: topic.Name, Records: records, Routing: make([]Routing, len(records)), Acks: partition.AcksAll, Timeout: internalTimeout}
 	call := b.calls.Get().(*produceCall)
 	if err := b.prepare(call, t, req); err != nil {
 		b.calls.Put(call)
 		return err
 	}
-	b.appended(t.rates.in(records))
-	call.submit(t, req)
+	if err := b.append(call, t, req); err != nil {
+		b.calls.Put(call)
+		return err
+	}
 	why := call.await(ctx, req.Acks, internalTimeout)
 	call.fill(req, why)
 	for i := range call.result.Results {

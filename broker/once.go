@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
@@ -95,16 +96,16 @@ func (b *Broker) submitOnce(ctx context.Context, c Caller, req *ProduceRequest) 
 	leave, err := t.once.enter(ctx, call.once.Key, req.Timeout)
 	if err == nil {
 		defer leave()
-		err = b.prepareOnce(call, t, req, c.user())
+		err = b.prepareOnce(ctx, call, t, req, c.user())
 	}
 	if err != nil {
 		b.calls.Put(call)
 		return nil, err
 	}
-	if call.once.Refusal == nil {
+	if call.once.Refusal == nil && !call.anyAway() {
 		b.appended(t.rates.in(req.Records))
 	}
-	call.submit(t, req)
+	b.submitSlices(call, t, req, nil)
 	return call, nil
 }
 
@@ -125,10 +126,30 @@ func (b *Broker) onceTopic(ctx context.Context, c Caller, name string) (*topic, 
 	return t, nil
 }
 
-// find looks for a key in every partition. The payload must be the same.
-func (t *topic) find(o *partition.Once) (e dedupe.Entry, found bool, err error) {
-	missing := -1
-	for i, p := range *t.parts.Load() {
+// findKey looks for a key in every partition. The payload must be the same.
+func (b *Broker) findKey(ctx context.Context, t *topic, o *partition.Once) (e dedupe.Entry, found bool, err error) {
+	e, found, missing, err := t.find(o)
+	if missing < 0 || err != nil {
+		return e, found, err
+	}
+	entries, asked := b.keysAway(ctx, t, o.Key)
+	for _, x := range entries {
+		if e, found = x, true; x.Payload != o.Payload {
+			return x, true, partition.KeyReused()
+		}
+	}
+	if !found && !asked && t.grown(o.Time) {
+		// The first try may have been stored there, by fewer partitions than there are now.
+		return e, false, t.notOpen(int32(missing))
+	}
+	return e, found, nil
+}
+
+// find is findKey of the partitions that this node leads; missing is one that could not be
+// asked, or −1.
+func (t *topic) find(o *partition.Once) (e dedupe.Entry, found bool, missing int, err error) {
+	missing = -1
+	for i, p := range *t.lead.Load() {
 		if p == nil {
 			missing = i
 			continue
@@ -138,16 +159,12 @@ func (t *topic) find(o *partition.Once) (e dedupe.Entry, found bool, err error) 
 		case err != nil:
 			missing = i
 		case ok && x.Payload != o.Payload:
-			return x, true, partition.KeyReused()
+			return x, true, missing, partition.KeyReused()
 		case ok:
 			e, found = x, true
 		}
 	}
-	if !found && missing >= 0 && t.grown(o.Time) {
-		// The first try may have been stored there, by fewer partitions than there are now.
-		return e, false, t.notOpen(int32(missing))
-	}
-	return e, found, nil
+	return e, found, missing, nil
 }
 
 // grown reports whether the topic may have got partitions within the window.
@@ -157,9 +174,9 @@ func (t *topic) grown(now int64) bool {
 
 // prepareOnce is prepare for a request with a key: its records get the partitions that they
 // got the first time, and what speaks against them counts only where they are not there yet.
-func (b *Broker) prepareOnce(call *produceCall, t *topic, req *ProduceRequest, user string) error {
+func (b *Broker) prepareOnce(ctx context.Context, call *produceCall, t *topic, req *ProduceRequest, user string) error {
 	o := &call.once
-	first, found, err := t.find(o)
+	first, found, err := b.findKey(ctx, t, o)
 	if err != nil {
 		return err
 	}
@@ -286,7 +303,7 @@ func (b *Broker) submitBatchOnce(ctx context.Context, call *produceCall, x *batc
 		return err
 	}
 	defer leave()
-	_, found, err := x.t.find(&call.once)
+	_, found, err := b.findKey(ctx, x.t, &call.once)
 	if err != nil {
 		return err
 	}
@@ -302,24 +319,24 @@ func (b *Broker) submitBatchOnce(ctx context.Context, call *produceCall, x *batc
 	if err != nil {
 		return err
 	}
-	call.submitBatches(x.part, s)
+	b.submitBatches(call, x.t, x.part, x.req, s)
 	return nil
 }
 
 // stampBatch checks a client's batch and gives it its stamp.
 func (b *Broker) stampBatch(ctx context.Context, call *produceCall, x *batchOnce, checked *ingest.Result) ([]byte, error) {
-	if err := b.roomForRecords(); err != nil {
-		return nil, err
-	}
 	if err := b.checkBatches(ctx, x.t, x.parsed, x.req, checked); err != nil {
 		return nil, err
 	}
-	if err := x.part.BeginKeys(); err != nil {
-		return nil, err
+	if x.part != nil { // else its leader sees to that
+		if err := cmp.Or(b.roomForRecords(), x.part.BeginKeys()); err != nil {
+			return nil, err
+		}
+		b.appended(len(checked.Bytes))
 	}
 	stamp := call.once.Stamp
 	stamp.Count = int32(x.parsed.Records)
-	return dedupe.Attach(checked.Bytes, &stamp, b.inflation, x.part.Settings().MaxMessageBytes+dedupe.Overhead)
+	return dedupe.Attach(checked.Bytes, &stamp, b.inflation, x.t.config.Load().MaxMessageBytes+dedupe.Overhead)
 }
 
 // batchPayload stands for a batch of a client, but for what the log sets in it.

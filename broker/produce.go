@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"tidewire/auth"
+	"tidewire/broker/forward"
 	"tidewire/broker/partition"
 	"tidewire/cluster/metadata"
 	"tidewire/internal/model"
@@ -46,6 +47,9 @@ type ProduceRequest struct {
 	// Stream says that the request is one of many of a call that lasts, which asks
 	// ProduceDelay: it is counted in the user's quota, and not refused by it.
 	Stream bool
+	// Order keeps requests that do not wait for each other in their order, where another node
+	// leads; nil: there is none.
+	Order *forward.Order
 }
 
 // anyPartition is the routing of records that come without.
@@ -86,6 +90,8 @@ type produceCall struct {
 	starts []int32 // partition → start in order
 	slices []partition.Slice
 	parts  []*partition.Partition
+	away   []*forward.Slice  // by slice: what other nodes lead; empty: nothing
+	ready  model.PartitionID // of ready-made batches
 	done   *partition.Completion
 
 	stamped int64 // the timestamp of records that came without
@@ -140,9 +146,25 @@ func (b *Broker) submit(ctx context.Context, c Caller, req *ProduceRequest) (*pr
 			return nil, err
 		}
 	}
-	b.appended(t.rates.in(req.Records))
-	call.submit(t, req)
+	if err := b.append(call, t, req); err != nil {
+		b.calls.Put(call)
+		return nil, err
+	}
 	return call, nil
+}
+
+// append hands a call's slices to their partitions, here and away.
+func (b *Broker) append(call *produceCall, t *topic, req *ProduceRequest) error {
+	away := call.anyAway()
+	full := b.roomForRecords()
+	if full != nil && !away {
+		return full
+	}
+	if !away {
+		b.appended(t.rates.in(req.Records))
+	}
+	b.submitSlices(call, t, req, full)
+	return nil
 }
 
 // Pending is a produce call that was submitted and is waited for elsewhere.
@@ -177,20 +199,13 @@ func (p *Pending) Result(why error, use func(*ProduceResult)) {
 	}
 }
 
-// writable finds a topic that the caller may write to and that takes records now.
+// writable finds a topic that the caller may write to.
 func (b *Broker) writable(ctx context.Context, c Caller, name string) (*topic, error) {
 	q := auth.Access{Operation: metadata.OpWrite, Resource: metadata.ResourceTopic, Name: name, Host: c.Host}
 	if err := b.authorizer.Authorize(ctx, c.Principal, q); err != nil {
 		return nil, err
 	}
-	t, err := b.topic(ctx, name)
-	if err != nil {
-		return nil, err
-	}
-	if err := b.roomForRecords(); err != nil {
-		return nil, err
-	}
-	return t, nil
+	return b.topic(ctx, name)
 }
 
 // roomForRecords is storage-full while the disk has no room that records may take.
@@ -254,8 +269,8 @@ type admission struct {
 }
 
 func (t *topic) admission(now int64) admission {
-	parts := *t.parts.Load()
-	return admission{t: t, cfg: t.config.Load(), parts: parts, now: now, turn: int32(t.sticky.Load() % uint32(len(parts)))}
+	parts := *t.lead.Load()
+	return admission{t: t, cfg: t.config.Load(), parts: parts, now: now, turn: t.turn(parts)}
 }
 
 // single is the index of a record whose errors point into itself, not into a list.
@@ -360,6 +375,7 @@ func (call *produceCall) prepared(records, partitions int) {
 	clear(call.starts)
 	call.slices = call.slices[:0]
 	call.parts = call.parts[:0]
+	call.away = call.away[:0]
 }
 
 func resize[T any](s []T, n int) []T {
@@ -421,19 +437,54 @@ func (call *produceCall) onePartition() (int32, bool) {
 	return first, true
 }
 
-func (call *produceCall) submit(t *topic, req *ProduceRequest) {
+// anyAway tells whether some slices are for partitions that are not open here.
+func (call *produceCall) anyAway() bool {
+	for _, p := range call.parts {
+		if p == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// submitSlices submits a call. full is why nothing is to be appended on this node; nil: it is.
+func (b *Broker) submitSlices(call *produceCall, t *topic, req *ProduceRequest, full error) {
 	call.done.Reset(len(call.slices))
+	away := false
 	for k := range call.slices {
 		s := &call.slices[k]
 		first := s.Select[0]
 		s.Records, s.Acks = req.Records, req.Acks
 		s.Keyless = keyless(&req.Records[first], req.to(first))
-		if call.parts[k] == nil {
-			s.Err = t.notOpen(call.target[first])
+		away = away || call.parts[k] == nil
+	}
+	if away {
+		b.submitAway(call, t, req, full)
+		return
+	}
+	for k := range call.slices {
+		call.parts[k].Submit(&call.slices[k], call.done)
+	}
+}
+
+// submitAway submits a call of which something is away: that goes first.
+func (b *Broker) submitAway(call *produceCall, t *topic, req *ProduceRequest, full error) {
+	b.send(call, t, req)
+	for k, p := range call.parts {
+		switch s := &call.slices[k]; {
+		case p == nil:
+		case full != nil:
+			s.Err, call.parts[k] = full, nil
 			call.done.Discount(1)
-			continue
+		default:
+			n := 0
+			for _, i := range s.Select {
+				n += recordBytes(&s.Records[i])
+			}
+			t.rates.inBatches(len(s.Select), n)
+			b.appended(n)
+			p.Submit(s, call.done)
 		}
-		call.parts[k].Submit(s, call.done)
 	}
 }
 
@@ -496,6 +547,11 @@ func (call *produceCall) state(k int, why error) partition.State {
 	if why != nil && call.parts[k] != nil {
 		state = call.parts[k].Abandon(s)
 	}
+	if len(call.away) > 0 && call.away[k] != nil {
+		if state = call.away[k].State(); !state.Done && state.Err != nil {
+			why = state.Err // the leader waits no longer
+		}
+	}
 	switch {
 	case !state.Done && s.Once != nil && state.Duplicate:
 		state.Err = inProgress()
@@ -508,6 +564,7 @@ func (call *produceCall) state(k int, why error) partition.State {
 func (b *Broker) release(call *produceCall) {
 	clear(call.slices)
 	clear(call.parts)
+	clear(call.away)
 	if cap(call.result.Results) <= maxPooledRecords {
 		b.calls.Put(call)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"tidewire/broker/forward"
 	"tidewire/broker/partition"
 	"tidewire/cluster/metadata"
 	"tidewire/internal/model"
@@ -19,6 +20,7 @@ type Producer struct {
 	t     *topic
 	acks  partition.Acks
 	guard *Guard
+	order forward.Order
 }
 
 // OpenProducer finds a topic for a caller who may write to it. Close must be called.
@@ -69,7 +71,9 @@ type Batch struct {
 }
 
 // NewBatch returns an empty batch, which is to be used again and again.
-func (p *Producer) NewBatch() *Batch { return &Batch{p: p, req: ProduceRequest{Acks: p.acks}} }
+func (p *Producer) NewBatch() *Batch {
+	return &Batch{p: p, req: ProduceRequest{Acks: p.acks, Order: &p.order}}
+}
 
 // Begin empties the batch and looks at the topic anew.
 func (b *Batch) Begin() {
@@ -85,10 +89,10 @@ func (b *Batch) Begin() {
 // begin at the record. Errors: those of Produce about records, unknown-partition,
 // storage-full.
 func (b *Batch) Add(r *record.Record, to *Routing) error {
-	if err := b.p.b.roomForRecords(); err != nil {
-		return err
-	}
 	target, err := b.adm.admit(single, r, to)
+	if err == nil && b.adm.parts[target] != nil {
+		err = b.p.b.roomForRecords()
+	}
 	if err != nil {
 		return err
 	}
@@ -111,10 +115,17 @@ func (b *Batch) Submit() (old int) {
 		b.p.b.warnOld(t, b.adm.old, b.adm.now)
 	}
 	call.group(b.adm.parts)
-	n := t.rates.in(b.req.Records)
+	n := 0
+	if call.anyAway() {
+		for i := range b.req.Records {
+			n += recordBytes(&b.req.Records[i])
+		}
+	} else {
+		n = t.rates.in(b.req.Records)
+		b.p.b.appended(n)
+	}
 	b.p.b.chargeProduce(b.p.guard.caller, n)
-	b.p.b.appended(n)
-	call.submit(t, &b.req)
+	b.p.b.submitSlices(call, t, &b.req, nil)
 	return b.adm.old
 }
 
@@ -130,7 +141,7 @@ func (b *Batch) Result(why error) *ProduceResult {
 	res := &b.call.result
 	if why != nil {
 		b.call = nil // partitions may still hold slices of it
-		b.req = ProduceRequest{Acks: b.p.acks}
+		b.req = ProduceRequest{Acks: b.p.acks, Order: &b.p.order}
 	}
 	return res
 }

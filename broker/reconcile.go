@@ -142,8 +142,26 @@ func (b *Broker) reconcileTopic(name string, want *metadata.Topic) {
 		configure(p, logs[i], want.Config)
 		p.SetLeadership(b.leadership(&want.Partitions[i]))
 	}
+	t.noteLed(want, b.nodeID)
 	t.inForce.Store(want.Config)
 	b.topics.Store(name, t)
+}
+
+// noteLed notes which partitions this node leads.
+func (t *topic) noteLed(want *metadata.Topic, me model.BrokerID) {
+	lead := slices.Clone(*t.parts.Load())
+	nobody := make([]bool, len(lead))
+	for i := range lead {
+		if i >= len(want.Partitions) || want.Partitions[i].Leader != me {
+			lead[i] = nil
+		}
+		nobody[i] = i < len(want.Partitions) && want.Partitions[i].Leader == metadata.NoLeader
+	}
+	t.lead.Store(&lead)
+	t.nobody.Store(nil)
+	if slices.Contains(nobody, true) {
+		t.nobody.Store(&nobody)
+	}
 }
 
 // configure gives a partition and its log a topic's settings. The log's limit of message

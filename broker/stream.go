@@ -92,11 +92,11 @@ func (s *Stream) Close() {
 type StreamTopic struct {
 	s    *Stream
 	t    *topic
-	open []*partition.Partition // by their ids; nil: not open
+	open []followed // by their ids; nil: not open
 }
 
 // opened is a partition that is open in this stream, else nil.
-func (t *StreamTopic) opened(p model.PartitionID) *partition.Partition {
+func (t *StreamTopic) opened(p model.PartitionID) followed {
 	if p < 0 || int(p) >= len(t.open) {
 		return nil
 	}
@@ -135,33 +135,47 @@ func (t *StreamTopic) Open(p model.PartitionID, at Position, iso Isolation) (mod
 	if err != nil {
 		return 0, err
 	}
-	off, err := resolve(part, at, iso)
+	off, err := resolve(sourceOf(context.Background(), part, 0), at, iso)
 	if err == nil {
 		t.watch(p, part)
 	}
 	return off, err
 }
 
-// partition finds a partition, open or not, that can be read.
-func (t *StreamTopic) partition(p model.PartitionID) (*partition.Partition, error) {
-	part := t.opened(p)
-	if part == nil {
-		parts := *t.t.parts.Load()
-		if p < 0 || int(p) >= len(parts) {
-			return nil, model.Errorf(model.UnknownPartition, "topic %q has partitions 0 to %d, not %d", t.t.name, len(parts)-1, p)
-		}
-		if part = parts[p]; part == nil {
-			return nil, t.t.notOpen(int32(p))
-		}
+// partition finds a partition, open or not, that can be read, as it is now.
+func (t *StreamTopic) partition(p model.PartitionID) (part followed, err error) {
+	if part = t.opened(p); part == nil {
+		part, err = t.s.b.placed(t.t, p)
+	} else {
+		part, err = t.usable(p, part)
 	}
-	return part, part.Err()
+	if err == nil {
+		err = t.s.b.fresh(context.Background(), part)
+	}
+	return part, err
+}
+
+// usable is an open partition that can be read. Where its leadership has moved since, it is read
+// there from now on.
+func (t *StreamTopic) usable(p model.PartitionID, part followed) (followed, error) {
+	err := part.Err()
+	if !model.HasCode(err, model.LeaderUnavailable) {
+		return part, err
+	}
+	now, elsewhere := t.s.b.placed(t.t, p)
+	if elsewhere != nil || now == part {
+		return nil, err
+	}
+	t.Shut(p)
+	t.watch(p, now)
+	return now, t.s.b.fresh(context.Background(), now)
 }
 
 // watch wakes the stream from now on when the partition changes.
-func (t *StreamTopic) watch(p model.PartitionID, part *partition.Partition) {
+func (t *StreamTopic) watch(p model.PartitionID, part followed) {
 	if t.opened(p) == nil {
 		if n := int(p) + 1; n > len(t.open) {
-			t.open = append(slices.Grow(t.open, len(*t.t.parts.Load())-len(t.open)), make([]*partition.Partition, n-len(t.open))...)
+			t.open = append(slices.Grow(t.open, len(*t.t.parts.Load())-len(t.open)), make([]followed, n-len(t.open))...)
 		}
 		t.open[p] = part
 		part.Watch(t.s.guard.watcher)
@@ -178,18 +192,19 @@ func (t *StreamTopic) Read(ctx context.Context, req *FetchRequest, visit Visit) 
 	if err != nil {
 		return FetchInfo{}, err
 	}
-	next, err := resolve(part, req.From, req.Isolation)
+	src := sourceOf(ctx, part, req.MaxBytes)
+	next, err := resolve(src, req.From, req.Isolation)
 	if err != nil {
 		return FetchInfo{}, err
 	}
-	f := fetching{b: t.s.b, topic: t.t, part: part, req: req, owner: ownerOf(t.s.Caller()), visit: visit, info: FetchInfo{NextOffset: next}}
+	f := fetching{b: t.s.b, topic: t.t, part: src, req: req, owner: ownerOf(t.s.Caller()), visit: visit, info: FetchInfo{NextOffset: next}}
 	err = f.more(ctx)
 	t.s.b.chargeFetch(t.s.Caller(), f.info.Bytes)
 	return f.info, err
 }
 
 // readable looks at the caller's right and finds an open partition that can be read.
-func (t *StreamTopic) readable(ctx context.Context, p model.PartitionID) (*partition.Partition, error) {
+func (t *StreamTopic) readable(ctx context.Context, p model.PartitionID) (followed, error) {
 	if err := t.s.mayRead(ctx, t.t.name); err != nil {
 		return nil, err
 	}
@@ -197,7 +212,7 @@ func (t *StreamTopic) readable(ctx context.Context, p model.PartitionID) (*parti
 	if part == nil {
 		return nil, model.Errorf(model.UnknownPartition, "partition %d of %q is not open in this stream", p, t.t.name)
 	}
-	return part, part.Err()
+	return t.usable(p, part)
 }
 
 // ID is the topic's id. One of the same name that is made later has another.

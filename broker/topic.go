@@ -39,9 +39,15 @@ type topic struct {
 	// inForce are the settings that every open partition has taken over.
 	inForce atomic.Pointer[metadata.TopicConfig]
 	parts   atomic.Pointer[[]*partition.Partition] // nil where the partition could not be opened
-	sticky  atomic.Uint32                          // keyless records take this partition, modulo their number
-	rates   rates
-	once    inFlight
+	// lead are parts without those that other nodes lead, as the image said when they were
+	// last looked at.
+	lead atomic.Pointer[[]*partition.Partition]
+	// nobody tells which partitions have no leader; nil: all have one.
+	nobody atomic.Pointer[[]bool]
+	sticky atomic.Uint32 // keyless records take this partition, modulo their number
+	rates  rates
+	once   inFlight
+	away   sync.Map // PartitionID → *forward.Partition, of those that other nodes lead
 	// grownAt is when this process found partitions, ms: the topic may have grown then.
 	grownAt atomic.Int64
 	warned  atomic.Int64 // when old records were last logged, milliseconds
@@ -54,6 +60,7 @@ type topic struct {
 func newTopic(t *metadata.Topic) *topic {
 	n := &topic{name: t.Name, id: t.ID}
 	n.parts.Store(new([]*partition.Partition))
+	n.lead.Store(new([]*partition.Partition))
 	n.sticky.Store(rand.Uint32())
 	return n
 }
@@ -63,6 +70,22 @@ func (t *topic) follows(want *metadata.Topic) bool {
 	has := t.inForce.Load()
 	return t.id == want.ID && len(*t.parts.Load()) >= len(want.Partitions) &&
 		(has == want.Config || has != nil && *has == *want.Config)
+}
+
+// turn is the partition that takes keyless records now. One that has no leader is passed over.
+func (t *topic) turn(parts []*partition.Partition) int32 {
+	cur, n := t.sticky.Load(), uint32(len(parts))
+	nobody := t.nobody.Load()
+	if nobody == nil || len(*nobody) != len(parts) || !(*nobody)[cur%n] {
+		return int32(cur % n)
+	}
+	for step := uint32(1); step < n; step++ {
+		if next := (cur + step) % n; !(*nobody)[next] {
+			t.sticky.CompareAndSwap(cur, cur+step)
+			return int32(next)
+		}
+	}
+	return int32(cur % n)
 }
 
 // turnOver moves keyless records on from a partition to the next.

@@ -279,7 +279,7 @@ func (b *Broker) DescribeTopic(ctx context.Context, c Caller, name string) (*Top
 	if _, err := b.topic(ctx, name); err != nil && model.HasCode(err, model.UnknownTopic) {
 		return nil, err
 	}
-	return b.StateOf(t), nil
+	return b.State(ctx, t), nil
 }
 
 // StateOf adds this node's view to a topic of the image.
@@ -356,12 +356,23 @@ func (b *Broker) Offsets(ctx context.Context, c Caller, name string, at Position
 		return nil, err
 	}
 	out := make([]OffsetResult, 0, len(want.Partitions))
-	for i := range want.Partitions {
-		r := OffsetResult{Partition: model.PartitionID(i), Timestamp: -1, Found: true}
-		_, part, err := b.partition(ctx, name, r.Partition)
-		if err != nil {
+	t, err := b.topicWith(ctx, name, model.PartitionID(len(want.Partitions)-1))
+	if err != nil {
+		return nil, err
+	}
+	parts := make([]followed, len(want.Partitions))
+	for i := range parts {
+		if parts[i], err = b.placed(t, model.PartitionID(i)); err != nil {
 			return nil, err
 		}
+	}
+	asked := b.freshAll(ctx, parts)
+	for i := range want.Partitions {
+		r := OffsetResult{Partition: model.PartitionID(i), Timestamp: -1, Found: true}
+		if asked[i] != nil {
+			return nil, asked[i]
+		}
+		part := sourceOf(ctx, parts[i], 0)
 		if at.Kind == AtTime {
 			r.Offset, r.Timestamp, r.Found, err = part.OffsetForTimestamp(at.Value, part.Bounds().LastStable)
 		} else {

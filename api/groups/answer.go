@@ -6,6 +6,7 @@ import (
 	"tidewire/api/recordjson"
 	"tidewire/broker/coordinator"
 	"tidewire/broker/group"
+	"tidewire/internal/model"
 )
 
 // appendRest closes the list of records and the object that it is in.
@@ -15,6 +16,16 @@ func appendRest(b []byte, got *coordinator.PollResult) []byte {
 	b = appendHeld(append(b, `,"partitions":`...), a.Held)
 	b = appendHeld(append(b, `,"revoking":`...), a.Revoking)
 	b = strconv.AppendBool(append(b, `,"pending":`...), a.Pending)
+	b = append(b, `,"unavailable":[`...)
+	for i := range got.Unreadable {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		u := &got.Unreadable[i]
+		b = appendPartition(b, &u.Held)
+		b = append(append(append(b, `,"code":"`...), model.AsError(u.Err).Code...), `"}`...)
+	}
+	b = append(b, ']')
 	b = append(append(append(b, `},"cursor":"`...), got.Cursor...), `","positions":[`...)
 	some := false
 	for i := range got.Positions {

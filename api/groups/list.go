@@ -50,8 +50,8 @@ func (d *Door) listTopicGroups(c *route.Call) error {
 	})
 }
 
-// listed are the rows of one list, asked for when they are needed: a page that is in order
-// of names asks for its own alone.
+// listed are the rows of one list, asked for together when they are needed: a page that is in
+// order of names asks for its own alone.
 type listed struct {
 	d    *Door
 	c    *route.Call
@@ -59,20 +59,30 @@ type listed struct {
 	rows map[string]*coordinator.Summary
 }
 
-func (l *listed) of(name string) *coordinator.Summary {
-	s := l.rows[name]
-	if s == nil {
-		s = &l.d.groups.Summaries(l.c.Request.Context(), []string{name}, l.may)[0]
-		l.rows[name] = s
+func (l *listed) of(name string) *coordinator.Summary { return l.rows[name] }
+
+// ready asks for the rows that were not asked for yet.
+func (l *listed) ready(names []string) {
+	var missing []string
+	for _, name := range names {
+		if l.rows[name] == nil {
+			missing = append(missing, name)
+		}
 	}
-	return s
+	if len(missing) == 0 {
+		return
+	}
+	rows := l.d.groups.Summaries(l.c.Request.Context(), missing, l.may)
+	for i := range rows {
+		l.rows[rows[i].Group] = &rows[i]
+	}
 }
 
 // serveList answers with a page of groups, those of one topic where only tells it.
 func (d *Door) serveList(c *route.Call, only func() (topic string, _ error)) error {
 	rows := &listed{d: d, c: c, may: d.visible(c), rows: map[string]*coordinator.Summary{}}
 	l := route.Listing[string, GroupItem]{
-		Name: func(name string) string { return name }, By: "group", View: rows.item,
+		Name: func(name string) string { return name }, By: "group", View: rows.item, Ready: rows.ready,
 		Sorts: map[string]func(string) any{
 			"name":      func(string) any { return "" }, // a group's name is its group
 			"state":     func(name string) any { return string(rows.of(name).State) },
@@ -100,6 +110,9 @@ func (l *listed) item(name string) GroupItem {
 		v.Error = new(problem.Of(s.Err, l.c.Occurrence()))
 		return v
 	}
-	v.State, v.Members, v.TotalLag, v.Coordinator, v.ETag = new(string(s.State)), &s.Members, &s.TotalLag, leader(s.Coordinator), &s.Tag
+	v.State, v.Members, v.Coordinator, v.ETag = new(string(s.State)), &s.Members, leader(s.Coordinator), &s.Tag
+	if s.Unknown == nil { // else it would be less than it is
+		v.TotalLag = &s.TotalLag
+	}
 	return v
 }

@@ -158,6 +158,16 @@ type AssignmentView struct {
 	Partitions []TopicPartition `json:"partitions"` // that it reads
 	Revoking   []TopicPartition `json:"revoking"`   // that it is to give up: they give no more records, and may still be committed
 	Pending    bool             `json:"pending"`    // there is more to come
+	// Unavailable are those of partitions that could not be read, such as those whose leader
+	// does not run.
+	Unavailable []UnavailablePartition `json:"unavailable"`
+}
+
+// UnavailablePartition is a partition that cannot be read now.
+type UnavailablePartition struct {
+	Topic     string `json:"topic"`
+	Partition int32  `json:"partition"`
+	Code      string `json:"code"` // of the error that a read of it gets
 }
 
 // MemberPosition is the next offset to be read of a partition.

@@ -32,7 +32,9 @@ type Cluster interface {
 type Process interface {
 	// Ready returns why the node does not serve yet; none means ready.
 	Ready() []string
-	DiskFree() (bytes int64, known bool)
+	// DisksFree asks nodes for the free room of their disks, in bytes; those that do not answer
+	// are left out.
+	DisksFree(ctx context.Context, nodes []model.BrokerID) map[model.BrokerID]int64
 }
 
 // Config is what an API is made of.

@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"context"
 	"net/http"
 	"slices"
 	"strconv"
@@ -63,7 +64,7 @@ func loads(img *metadata.Image) map[model.BrokerID]load {
 	return out
 }
 
-func (a *API) brokerView(b *metadata.Broker, l load) BrokerView {
+func (a *API) brokerView(b *metadata.Broker, l load, disks map[model.BrokerID]int64) BrokerView {
 	v := BrokerView{
 		ID: int32(b.ID), Host: b.Host, State: "online", Leaders: l.leaders, Replicas: l.replicas, Version: b.BinaryVer,
 		StartedAt: route.TimeOfMillis(b.RegisteredAt), Actions: []string{}, ETag: string(b.ETag()),
@@ -80,10 +81,21 @@ func (a *API) brokerView(b *metadata.Broker, l load) BrokerView {
 	case b.State == metadata.BrokerDraining:
 		v.State = "draining"
 	}
-	if free, known := a.process.DiskFree(); known && b.ID == a.cluster.NodeID() {
+	if free, known := disks[b.ID]; known {
 		v.DiskFreeBytes = &free
 	}
 	return v
+}
+
+// disks are the free room of nodes' disks; those that are fenced or do not answer are left out.
+func (a *API) disks(ctx context.Context, nodes []*metadata.Broker) map[model.BrokerID]int64 {
+	var ids []model.BrokerID
+	for _, b := range nodes {
+		if !b.Fenced || b.ID == a.cluster.NodeID() {
+			ids = append(ids, b.ID)
+		}
+	}
+	return a.process.DisksFree(ctx, ids)
 }
 
 // getCluster gives the cluster at a glance.
@@ -107,8 +119,10 @@ func (a *API) getCluster(c *route.Call) error {
 		v.Controller = new(int32(id))
 	}
 	byBroker := loads(img)
-	for b := range img.Brokers() {
-		v.Brokers = append(v.Brokers, a.brokerView(b, byBroker[b.ID]))
+	nodes := slices.Collect(img.Brokers())
+	disks := a.disks(c.Request.Context(), nodes)
+	for _, b := range nodes {
+		v.Brokers = append(v.Brokers, a.brokerView(b, byBroker[b.ID], disks))
 	}
 	for t := range img.Topics("") {
 		v.Topics++
@@ -151,9 +165,11 @@ func (a *API) countPartitions(v *ClusterView, t *metadata.Topic) {
 func (a *API) listBrokers(c *route.Call) error {
 	img := a.cluster.Image()
 	byBroker := loads(img)
+	var disks map[model.BrokerID]int64
 	l := route.Listing[*metadata.Broker, BrokerView]{
-		Name: func(b *metadata.Broker) string { return b.Host }, By: "host",
-		View: func(b *metadata.Broker) BrokerView { return a.brokerView(b, byBroker[b.ID]) },
+		Ready: func(list []*metadata.Broker) { disks = a.disks(c.Request.Context(), list) },
+		Name:  func(b *metadata.Broker) string { return b.Host }, By: "host",
+		View: func(b *metadata.Broker) BrokerView { return a.brokerView(b, byBroker[b.ID], disks) },
 		Sorts: map[string]func(*metadata.Broker) any{
 			"id":       func(b *metadata.Broker) any { return float64(b.ID) },
 			"leaders":  func(b *metadata.Broker) any { return float64(byBroker[b.ID].leaders) },
@@ -165,7 +181,7 @@ func (a *API) listBrokers(c *route.Call) error {
 		if err := a.broker.MayDescribeCluster(c.Request.Context(), c.Caller()); err != nil {
 			return nil, err
 		}
-		return slices.Collect(img.Brokers()), nil
+		return slices.Collect(a.cluster.Image().Brokers()), nil
 	})
 }
 
@@ -197,5 +213,5 @@ func (a *API) getBroker(c *route.Call) error {
 			return model.Errorf(model.UnknownBroker, "there is no node %d", id)
 		}
 	}
-	return c.Resource(http.StatusOK, b.ETag(), a.brokerView(b, loads(a.cluster.Image())[b.ID]))
+	return c.Resource(http.StatusOK, b.ETag(), a.brokerView(b, loads(a.cluster.Image())[b.ID], a.disks(c.Request.Context(), []*metadata.Broker{b})))
 }

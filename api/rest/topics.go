@@ -142,8 +142,28 @@ func health(s *broker.TopicState) string {
 	return worst
 }
 
-func (a *API) topicItem(c *route.Call, t *metadata.Topic) TopicItem {
-	s := a.broker.StateOf(t)
+// topicStates are the states of topics of one list, asked for together.
+type topicStates struct {
+	a  *API
+	c  *route.Call
+	by map[string]*broker.TopicState
+}
+
+// ready asks for those that were not yet.
+func (x *topicStates) ready(list []*metadata.Topic) {
+	var missing []*metadata.Topic
+	for _, t := range list {
+		if x.by[t.Name] == nil {
+			missing = append(missing, t)
+		}
+	}
+	for i, s := range x.a.broker.States(x.c.Request.Context(), missing) {
+		x.by[missing[i].Name] = s
+	}
+}
+
+func (a *API) topicItem(c *route.Call, s *broker.TopicState) TopicItem {
+	t := s.Topic
 	it := TopicItem{
 		Name: t.Name, ID: t.ID.String(), Internal: t.Internal, Partitions: len(t.Partitions),
 		ReplicationFactor: t.ReplicationFactor(), Health: health(s), SizeBytes: s.SizeBytes, Records: s.RecordsNow,
@@ -228,12 +248,13 @@ func (a *API) listTopics(c *route.Call) error {
 	if err != nil {
 		return err
 	}
+	states := &topicStates{a, c, map[string]*broker.TopicState{}}
 	by := func(f func(*broker.TopicState) float64) func(*metadata.Topic) any {
-		return func(t *metadata.Topic) any { return f(a.broker.StateOf(t)) }
+		return func(t *metadata.Topic) any { return f(states.by[t.Name]) }
 	}
 	l := route.Listing[*metadata.Topic, TopicItem]{
 		Name: func(t *metadata.Topic) string { return t.Name }, By: "name",
-		View: func(t *metadata.Topic) TopicItem { return a.topicItem(c, t) },
+		View: func(t *metadata.Topic) TopicItem { return a.topicItem(c, states.by[t.Name]) }, Ready: states.ready,
 		Sorts: map[string]func(*metadata.Topic) any{
 			"partitions":      func(t *metadata.Topic) any { return float64(len(t.Partitions)) },
 			"size_bytes":      by(func(s *broker.TopicState) float64 { return float64(s.SizeBytes) }),
@@ -284,7 +305,7 @@ func (a *API) createTopic(c *route.Call) error {
 		return err
 	}
 	c.Created("v1", "topics", t.Name)
-	return c.Resource(http.StatusCreated, t.ETag(), a.topicView(c, a.broker.StateOf(t)))
+	return c.Resource(http.StatusCreated, t.ETag(), a.topicView(c, a.broker.State(c.Request.Context(), t)))
 }
 
 // checkConfig refuses what no topic can have; what depends on the topic is decided with it.
@@ -345,7 +366,7 @@ func (a *API) updateTopic(c *route.Call) error {
 	if err != nil {
 		return err
 	}
-	return c.Resource(http.StatusOK, t.ETag(), a.topicView(c, a.broker.StateOf(t)))
+	return c.Resource(http.StatusOK, t.ETag(), a.topicView(c, a.broker.State(c.Request.Context(), t)))
 }
 
 // deleteTopic deletes a topic with its records.
@@ -378,7 +399,7 @@ func (a *API) deleteTopic(c *route.Call) error {
 		if err := route.Matches(match, t.ETag()); err != nil {
 			return err
 		}
-		s := a.broker.StateOf(t)
+		s := a.broker.State(c.Request.Context(), t)
 		return c.JSON(http.StatusOK, TopicDeletion{t.Name, len(t.Partitions), s.RecordsNow, s.SizeBytes})
 	}
 	if err := a.broker.DeleteTopic(c.Request.Context(), c.Caller(), name, match); err != nil {

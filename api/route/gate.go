@@ -1,6 +1,7 @@
 package route
 
 import (
+	"context"
 	"log/slog"
 	"net/netip"
 
@@ -19,6 +20,12 @@ type Limits interface {
 	Admit(user string, kind quota.Kind) error
 }
 
+// Metadata is what the gate needs of the cluster.
+type Metadata interface {
+	Image() *metadata.Image
+	Barrier(ctx context.Context) error
+}
+
 // Config is what a Gate is made of.
 type Config struct {
 	Service *auth.Service // knows tickets and cookies
@@ -35,7 +42,7 @@ type Config struct {
 	// Auditor takes what calls that may change something did; nil: nobody is told. Images
 	// gives the metadata as they are, to see it.
 	Auditor Auditor
-	Images  interface{ Image() *metadata.Image }
+	Images  Metadata
 }
 
 // Gate lets requests through to the handlers of routes.
@@ -48,7 +55,7 @@ type Gate struct {
 	inflight *inflight.Budget
 	limits   Limits
 	auditor  Auditor
-	images   interface{ Image() *metadata.Image }
+	images   Metadata
 }
 
 // New returns a Gate that serves nothing until Register.

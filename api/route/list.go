@@ -2,11 +2,13 @@ package route
 
 import (
 	"cmp"
+	"context"
 	"encoding/base64"
 	"encoding/json"
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"tidewire/internal/model"
 )
@@ -31,6 +33,9 @@ type Listing[T, V any] struct {
 	View  func(T) V
 	// Unique tells items of one name apart; nil where names are unique.
 	Unique func(T) string
+	// Ready is told of items before Sorts other than the name's, or View, are called with them;
+	// nil: nobody wants to know.
+	Ready func([]T)
 }
 
 // pageToken is where the next page goes on: behind the item of this key and name, in
@@ -77,14 +82,19 @@ func (l *Listing[T, V]) Page(c *Call, items func() ([]T, error)) (page Page[any]
 	if err != nil {
 		return page, err
 	}
+	c.catchUp()
 	all, err := items()
 	if err != nil {
 		return page, err
+	}
+	if name := strings.TrimPrefix(want.Sort, "-"); l.Ready != nil && name != "" && name != l.By {
+		l.Ready(all)
 	}
 	found := l.filter(all, want, key)
 	slices.SortFunc(found, func(a, b keyed[T]) int { return compareKeyed(a.key, a.name, b.key, b.name, descending) })
 	rest := after(found, start, descending)
 	page = Page[any]{Items: []any{}, Total: len(found)}
+	l.ready(rest, int(limit))
 	for i, k := range rest {
 		if i == int(limit) {
 			want.Key, want.Name = rest[i-1].key, rest[i-1].name
@@ -101,6 +111,32 @@ func (l *Listing[T, V]) Page(c *Call, items func() ([]T, error)) (page Page[any]
 		page.Items = append(page.Items, v)
 	}
 	return page, nil
+}
+
+// ready tells of the items of a page.
+func (l *Listing[T, V]) ready(rest []keyed[T], limit int) {
+	if l.Ready == nil {
+		return
+	}
+	list := make([]T, min(len(rest), limit))
+	for i := range list {
+		list[i] = rest[i].item
+	}
+	l.Ready(list)
+}
+
+// catchUpTime is how long a list waits for what the cluster knows. Without a quorum it gives
+// what this node knows.
+const catchUpTime = 2 * time.Second
+
+// catchUp has a list hold what was made through other nodes before it was asked for.
+func (c *Call) catchUp() {
+	if c.gate == nil || c.gate.images == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(c.Request.Context(), catchUpTime)
+	defer cancel()
+	_ = c.gate.images.Barrier(ctx) // see catchUpTime
 }
 
 func (l *Listing[T, V]) order(c *Call) (want pageToken, key func(T) any, descending bool, err error) {

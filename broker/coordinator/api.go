@@ -58,8 +58,11 @@ func (c *Coordinator) Join(ctx context.Context, req JoinRequest) (group.JoinResu
 		},
 		Assignor: req.Assignor, TakeOver: req.TakeOver,
 	}
-	var out group.JoinResult
-	err := c.run(ctx, req.Group, true, func(g *group.Group, env group.Env) (eff group.Effects, err error) {
+	return joinCall.do(ctx, c, req.Group, join)
+}
+
+func (c *Coordinator) joinHere(ctx context.Context, groupID string, join group.JoinRequest) (out group.JoinResult, err error) {
+	err = c.run(ctx, groupID, true, func(g *group.Group, env group.Env) (eff group.Effects, err error) {
 		eff, out, err = g.Join(env, join)
 		return eff, err
 	})
@@ -83,7 +86,11 @@ func checkGroup(name string) error {
 
 // Member is what a member joined with. Errors: unknown-member, member-expired, fenced,
 // leader-unavailable.
-func (c *Coordinator) Member(ctx context.Context, groupID, member string) (m group.Member, err error) {
+func (c *Coordinator) Member(ctx context.Context, groupID, member string) (group.Member, error) {
+	return memberCall.do(ctx, c, groupID, member)
+}
+
+func (c *Coordinator) memberHere(ctx context.Context, groupID, member string) (m group.Member, err error) {
 	err = c.member(ctx, groupID, member, func(g *group.Group, _ group.Env) (_ group.Effects, err error) {
 		m, err = g.Facts(member)
 		return group.Effects{}, err
@@ -145,12 +152,26 @@ type PollResult struct {
 	Records    int
 	Bytes      int
 	End        End
+	// Unreadable are partitions of Assignment.Held that could not be read, such as those whose
+	// leader does not run. A poll without records of which all are such fails.
+	Unreadable []Unreadable
+}
+
+// Unreadable is a partition that cannot be read now.
+type Unreadable struct {
+	group.Held
+	Err error
 }
 
 // Heartbeat begins a member's session anew. Errors: unknown-member, member-expired, fenced,
 // leader-unavailable.
 func (c *Coordinator) Heartbeat(ctx context.Context, groupID, member string) error {
-	return c.member(ctx, groupID, member, func(g *group.Group, env group.Env) (group.Effects, error) {
+	_, err := heartbeatCall.do(ctx, c, groupID, member)
+	return err
+}
+
+func (c *Coordinator) heartbeatHere(ctx context.Context, groupID, member string) (none, error) {
+	return none{}, c.member(ctx, groupID, member, func(g *group.Group, env group.Env) (group.Effects, error) {
 		return group.Effects{}, g.Heartbeat(env, member)
 	})
 }
@@ -159,12 +180,20 @@ func (c *Coordinator) Heartbeat(ctx context.Context, groupID, member string) err
 // cursor covers is committed; "": none. Errors: invalid-argument for a cursor that is none,
 // unknown-member, member-expired, fenced, and those of any write.
 func (c *Coordinator) Leave(ctx context.Context, groupID, member, cur string) error {
-	at, err := parseCursor(cur)
-	if err != nil {
+	if _, err := parseCursor(cur); err != nil {
 		return err
 	}
-	return c.member(ctx, groupID, member, func(g *group.Group, env group.Env) (group.Effects, error) {
-		return g.Leave(env, member, at)
+	_, err := leaveCall.do(ctx, c, groupID, memberAt{member, cur})
+	return err
+}
+
+func (c *Coordinator) leaveHere(ctx context.Context, groupID string, q memberAt) (none, error) {
+	at, err := parseCursor(q.Cursor)
+	if err != nil {
+		return none{}, err
+	}
+	return none{}, c.member(ctx, groupID, q.Member, func(g *group.Group, env group.Env) (group.Effects, error) {
+		return g.Leave(env, q.Member, at)
 	})
 }
 
@@ -172,8 +201,13 @@ func (c *Coordinator) Leave(ctx context.Context, groupID, member, cur string) er
 // all that were named to it. Others are passed over. Errors: unknown-member, member-expired,
 // fenced, and those of any write.
 func (c *Coordinator) Release(ctx context.Context, groupID, member string, partitions []group.Name) error {
-	return c.member(ctx, groupID, member, func(g *group.Group, env group.Env) (group.Effects, error) {
-		return g.Release(env, member, partitions)
+	_, err := releaseCall.do(ctx, c, groupID, releaseRequest{member, partitions})
+	return err
+}
+
+func (c *Coordinator) releaseHere(ctx context.Context, groupID string, q releaseRequest) (none, error) {
+	return none{}, c.member(ctx, groupID, q.Member, func(g *group.Group, env group.Env) (group.Effects, error) {
+		return g.Release(env, q.Member, q.Partitions)
 	})
 }
 
@@ -187,8 +221,12 @@ func (c *Coordinator) Seek(ctx context.Context, groupID, cur string, req group.S
 		return "", err
 	}
 	req.Cursor = at
+	return seekCall.do(ctx, c, groupID, req)
+}
+
+func (c *Coordinator) seekHere(ctx context.Context, groupID string, req group.SeekRequest) (string, error) {
 	var out *cursor.Cursor
-	err = c.member(ctx, groupID, req.Member, func(g *group.Group, env group.Env) (_ group.Effects, err error) {
+	err := c.member(ctx, groupID, req.Member, func(g *group.Group, env group.Env) (_ group.Effects, err error) {
 		out, err = g.Seek(env, req)
 		return group.Effects{}, err
 	})

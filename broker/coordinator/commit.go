@@ -33,8 +33,11 @@ func (c *Coordinator) Commit(ctx context.Context, groupID string, req group.Comm
 	if err := checkCommit(req.Offsets); err != nil {
 		return nil, err
 	}
-	var out []group.Offset
-	err := c.member(ctx, groupID, req.Member, func(g *group.Group, env group.Env) (eff group.Effects, err error) {
+	return commitCall.do(ctx, c, groupID, req)
+}
+
+func (c *Coordinator) commitHere(ctx context.Context, groupID string, req group.CommitRequest) (out []group.Offset, err error) {
+	err = c.member(ctx, groupID, req.Member, func(g *group.Group, env group.Env) (eff group.Effects, err error) {
 		eff, out, err = g.Commit(env, req)
 		return eff, err
 	})
@@ -50,13 +53,19 @@ func (c *Coordinator) CommitCursor(ctx context.Context, groupID, member, cur str
 	if cur == "" {
 		return nil, model.Invalid("/cursor", "must not be empty")
 	}
-	at, err := parseCursor(cur)
+	if _, err := parseCursor(cur); err != nil {
+		return nil, err
+	}
+	return commitCursorCall.do(ctx, c, groupID, memberAt{member, cur})
+}
+
+func (c *Coordinator) commitCursorHere(ctx context.Context, groupID string, q memberAt) (out []group.Offset, err error) {
+	at, err := parseCursor(q.Cursor)
 	if err != nil {
 		return nil, err
 	}
-	var out []group.Offset
-	err = c.member(ctx, groupID, member, func(g *group.Group, env group.Env) (eff group.Effects, err error) {
-		eff, out, err = g.CommitCursor(env, member, at)
+	err = c.member(ctx, groupID, q.Member, func(g *group.Group, env group.Env) (eff group.Effects, err error) {
+		eff, out, err = g.CommitCursor(env, q.Member, at)
 		return eff, err
 	})
 	return out, err
@@ -64,14 +73,20 @@ func (c *Coordinator) CommitCursor(ctx context.Context, groupID, member, cur str
 
 // CommitRead is CommitCursor for a stream: what was being revoked stays so until Release.
 func (c *Coordinator) CommitRead(ctx context.Context, groupID, member, cur string) ([]group.Offset, error) {
-	at, err := parseCursor(cur)
+	if at, err := parseCursor(cur); err != nil || at == nil {
+		return nil, err
+	}
+	return commitReadCall.do(ctx, c, groupID, memberAt{member, cur})
+}
+
+func (c *Coordinator) commitReadHere(ctx context.Context, groupID string, q memberAt) (out []group.Offset, err error) {
+	at, err := parseCursor(q.Cursor)
 	if err != nil || at == nil {
 		return nil, err
 	}
 	at.Version = 0
-	var out []group.Offset
-	err = c.member(ctx, groupID, member, func(g *group.Group, env group.Env) (eff group.Effects, err error) {
-		eff, out, err = g.CommitCursor(env, member, at)
+	err = c.member(ctx, groupID, q.Member, func(g *group.Group, env group.Env) (eff group.Effects, err error) {
+		eff, out, err = g.CommitCursor(env, q.Member, at)
 		return eff, err
 	})
 	return out, err
@@ -86,12 +101,15 @@ func (c *Coordinator) PutOffsets(ctx context.Context, groupID string, offsets []
 	if err := checkCommit(offsets); err != nil {
 		return nil, err
 	}
-	var out []group.Offset
-	err := c.run(ctx, groupID, true, func(g *group.Group, env group.Env) (eff group.Effects, err error) {
-		if err = check(g, when); err != nil {
+	return putOffsetsCall.do(ctx, c, groupID, putRequest{offsets, when})
+}
+
+func (c *Coordinator) putOffsetsHere(ctx context.Context, groupID string, q putRequest) (out []group.Offset, err error) {
+	err = c.run(ctx, groupID, true, func(g *group.Group, env group.Env) (eff group.Effects, err error) {
+		if err = check(g, q.When); err != nil {
 			return eff, err
 		}
-		eff, out, err = g.PutOffsets(env, offsets)
+		eff, out, err = g.PutOffsets(env, q.Offsets)
 		return eff, err
 	})
 	return out, err
@@ -101,12 +119,15 @@ func (c *Coordinator) PutOffsets(ctx context.Context, groupID string, offsets []
 // group-not-empty where a member subscribes to one of the topics, unknown-group, and those of
 // any write.
 func (c *Coordinator) DeleteOffsets(ctx context.Context, groupID string, topics []string, when ...Match) ([]group.Name, error) {
-	var out []group.Name
-	err := c.run(ctx, groupID, false, func(g *group.Group, env group.Env) (eff group.Effects, err error) {
-		if err = check(g, when); err != nil {
+	return deleteOffsetsCall.do(ctx, c, groupID, topicsRequest{topics, when})
+}
+
+func (c *Coordinator) deleteOffsetsHere(ctx context.Context, groupID string, q topicsRequest) (out []group.Name, err error) {
+	err = c.run(ctx, groupID, false, func(g *group.Group, env group.Env) (eff group.Effects, err error) {
+		if err = check(g, q.When); err != nil {
 			return eff, err
 		}
-		eff, out, err = g.DeleteOffsets(env, topics)
+		eff, out, err = g.DeleteOffsets(env, q.Topics)
 		return eff, err
 	})
 	return out, err
@@ -114,17 +135,20 @@ func (c *Coordinator) DeleteOffsets(ctx context.Context, groupID string, topics 
 
 // MayDeleteOffsets tells what DeleteOffsets would answer, and does nothing.
 func (c *Coordinator) MayDeleteOffsets(ctx context.Context, groupID string, topics []string, when ...Match) ([]group.Name, error) {
-	var out []group.Name
-	err := c.run(ctx, groupID, false, func(g *group.Group, env group.Env) (group.Effects, error) {
-		if err := check(g, when); err != nil {
+	return mayDeleteOffsetsCall.do(ctx, c, groupID, topicsRequest{topics, when})
+}
+
+func (c *Coordinator) mayDeleteOffsetsHere(ctx context.Context, groupID string, q topicsRequest) (out []group.Name, err error) {
+	err = c.run(ctx, groupID, false, func(g *group.Group, env group.Env) (group.Effects, error) {
+		if err := check(g, q.When); err != nil {
 			return group.Effects{}, err
 		}
-		if err := g.OffsetsDeletable(env, topics); err != nil {
+		if err := g.OffsetsDeletable(env, q.Topics); err != nil {
 			return group.Effects{}, err
 		}
 		d := g.Describe()
 		for _, o := range d.Offsets {
-			if slices.Contains(topics, o.Topic) {
+			if slices.Contains(q.Topics, o.Topic) {
 				out = append(out, group.Name{Topic: o.Topic, Partition: o.Partition})
 			}
 		}
@@ -136,7 +160,12 @@ func (c *Coordinator) MayDeleteOffsets(ctx context.Context, groupID string, topi
 // Delete takes a group without members away, with its offsets. Errors: group-not-empty,
 // unknown-group, and those of any write.
 func (c *Coordinator) Delete(ctx context.Context, groupID string, when ...Match) error {
-	return c.run(ctx, groupID, false, func(g *group.Group, env group.Env) (group.Effects, error) {
+	_, err := deleteCall.do(ctx, c, groupID, when)
+	return err
+}
+
+func (c *Coordinator) deleteHere(ctx context.Context, groupID string, when []Match) (none, error) {
+	return none{}, c.run(ctx, groupID, false, func(g *group.Group, env group.Env) (group.Effects, error) {
 		if err := check(g, when); err != nil {
 			return group.Effects{}, err
 		}
@@ -146,8 +175,11 @@ func (c *Coordinator) Delete(ctx context.Context, groupID string, when ...Match)
 
 // MayDelete tells what Delete would take away, or why it would refuse, and does nothing.
 func (c *Coordinator) MayDelete(ctx context.Context, groupID string, when ...Match) ([]group.Name, error) {
-	var out []group.Name
-	err := c.run(ctx, groupID, false, func(g *group.Group, _ group.Env) (group.Effects, error) {
+	return mayDeleteCall.do(ctx, c, groupID, when)
+}
+
+func (c *Coordinator) mayDeleteHere(ctx context.Context, groupID string, when []Match) (out []group.Name, err error) {
+	err = c.run(ctx, groupID, false, func(g *group.Group, _ group.Env) (group.Effects, error) {
 		if err := check(g, when); err != nil {
 			return group.Effects{}, err
 		}

@@ -33,6 +33,7 @@ const offsetsPartitions = offsetslog.Partitions
 // Metadata is what the coordinator needs of the cluster.
 type Metadata interface {
 	Image() *metadata.Image
+	Barrier(ctx context.Context) error
 	Subscribe(fn func(old, new *metadata.Image, d metadata.Delta)) (cancel func())
 }
 
@@ -67,6 +68,7 @@ type Coordinator struct {
 	limits   atomic.Pointer[group.Limits]
 
 	timers  *timers
+	seats   seats
 	metrics counters
 	stopped chan struct{} // closed by Stop
 	once    sync.Once

@@ -149,7 +149,7 @@ func (s *shard) fold(ctx context.Context, want func(name string) bool) (map[stri
 			return nil, context.Cause(ctx)
 		default:
 		}
-		chunk, err := s.replica.Partition.Read(buf[:0], next, bounds.HighWatermark, loadBytes)
+		chunk, err := s.replica.Read(buf[:0], next, bounds.HighWatermark, loadBytes)
 		if err != nil {
 			return nil, err
 		}

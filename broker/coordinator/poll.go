@@ -44,6 +44,7 @@ func (p *poll) replaced() bool {
 type polling struct {
 	c        *Coordinator
 	a        *actor
+	away     *awayPoll // where another node looks after the group; nil: it is a's
 	req      *PollRequest
 	cursor   *cursor.Cursor
 	known    group.Version // of the assignment that the client knows of; 0: of none
@@ -98,7 +99,14 @@ func (c *Coordinator) Poll(ctx context.Context, req *PollRequest, visit Visit) (
 	defer c.metrics.polls.Add(-1)
 	x.guard = c.broker.Guard(req.Caller, broker.Need{Operation: metadata.OpRead, Resource: metadata.ResourceGroup, Name: req.Group})
 	defer x.guard.Close()
-	for {
+	for again := false; ; {
+		elsewhere, err := x.goThere(ctx, &again)
+		if elsewhere {
+			return x.out, err
+		}
+		if err != nil {
+			return nil, err
+		}
 		if x.a, err = c.find(ctx, req.Group, false); err != nil {
 			return nil, err
 		}
@@ -130,6 +138,11 @@ func (x *polling) run(ctx context.Context) (err error) {
 	if x.req.Watch == nil {
 		defer x.a.leave(x.poll)
 	}
+	return x.through(ctx)
+}
+
+// through goes through a poll that is registered.
+func (x *polling) through(ctx context.Context) error {
 	defer x.unwatch()
 	var end End
 	for before := (*group.Assignment)(nil); ; before = x.got.Assignment {
@@ -173,16 +186,12 @@ func (x *polling) news(before *group.Assignment) bool {
 // look takes the poll to the group, and finds what may be read and from where.
 func (x *polling) look(ctx context.Context) error {
 	preq := group.PollRequest{Member: x.req.Member, Cursor: x.cursor, Wait: max(0, time.Until(x.deadline)), Silent: x.req.Stream}
-	err := x.a.within(ctx, func(g *group.Group, env group.Env) (eff group.Effects, err error) {
-		if x.poll.replaced() { // a later poll may have been here before
-			return group.Effects{}, nil
-		}
-		if m, err := g.Facts(x.req.Member); err == nil {
-			x.explicit = m.Pattern == ""
-		}
-		eff, x.got, err = g.Poll(env, preq)
-		return eff, err
-	})
+	var err error
+	if x.away != nil {
+		x.got, x.explicit, err = x.away.look(ctx, preq)
+	} else {
+		x.got, x.explicit, err = x.a.look(ctx, x.poll, preq)
+	}
 	if err != nil {
 		return err
 	}
@@ -196,6 +205,21 @@ func (x *polling) look(ctx context.Context) error {
 	return x.place(ctx)
 }
 
+// look takes a poll to the group; it finds nothing where a later poll has taken its place.
+func (a *actor) look(ctx context.Context, p *poll, req group.PollRequest) (got group.PollResult, explicit bool, _ error) {
+	err := a.within(ctx, func(g *group.Group, env group.Env) (eff group.Effects, err error) {
+		if p.replaced() { // a later poll may have been here before
+			return group.Effects{}, nil
+		}
+		if m, err := g.Facts(req.Member); err == nil {
+			explicit = m.Pattern == ""
+		}
+		eff, got, err = g.Poll(env, req)
+		return eff, err
+	})
+	return got, explicit, err
+}
+
 // wait returns once there are enough records, the assignment may have changed (again), or it
 // is time to answer.
 func (x *polling) wait(ctx context.Context) (again bool, why End, _ error) {
@@ -204,6 +228,9 @@ func (x *polling) wait(ctx context.Context) (again bool, why End, _ error) {
 		return false, x.ending(), nil
 	}
 	x.watch()
+	if x.away != nil {
+		x.away.park()
+	}
 	timer := time.NewTimer(left)
 	defer timer.Stop()
 	if err := x.allowed(ctx); err != nil { // what has ended before the guard was there
@@ -248,6 +275,10 @@ func (x *polling) ending() End {
 func (x *polling) gone(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
+	if x.away != nil {
+		_, _ = unattendedCall.at(ctx, x.c, x.away.node, asked[string]{x.req.Group, 0, x.req.Member}) // as below
+		return
+	}
 	_ = x.a.do(ctx, func(g *group.Group, env group.Env) (group.Effects, error) {
 		return group.Effects{}, g.Unattended(env, x.req.Member)
 	}) // nobody is there to be told
@@ -278,10 +309,12 @@ func (x *polling) mayRead(ctx context.Context, topic string) error {
 // answer gives the records, and says what the member has now.
 func (x *polling) answer(ctx context.Context, end End) error {
 	var now *group.Assignment
-	err := x.a.within(ctx, func(g *group.Group, env group.Env) (_ group.Effects, err error) {
-		now, err = g.Answer(env, x.req.Member, x.req.Grace)
-		return group.Effects{}, err
-	})
+	var err error
+	if q := (answerRequest{Member: x.req.Member, Grace: x.req.Grace}); x.away != nil {
+		now, err = x.away.answer(ctx, q)
+	} else {
+		now, err = x.a.answer(ctx, q)
+	}
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 
 	"tidewire/broker"
+	"tidewire/broker/forward"
 	"tidewire/broker/group"
 	"tidewire/internal/model"
 	"tidewire/storage/record"
@@ -13,7 +14,7 @@ import (
 // source is a partition that a poll may read.
 type source struct {
 	pos     group.Position
-	replica broker.Replica
+	replica broker.Readable
 	err     error // why it cannot be read now
 
 	seen  model.Offset // how far records were counted
@@ -27,7 +28,12 @@ func (x *polling) open(ctx context.Context) error {
 	x.unwatch()
 	x.sources = x.sources[:0]
 	refused := map[string]error{}
-	for _, p := range x.got.Positions {
+	keys := make([]forward.Key, len(x.got.Positions))
+	for i, p := range x.got.Positions {
+		keys[i] = forward.Key{Topic: p.Topic, Partition: p.Index}
+	}
+	logs, errs := x.c.broker.Readables(ctx, keys)
+	for i, p := range x.got.Positions {
 		why, known := refused[p.Name]
 		if !known {
 			why = x.mayRead(ctx, p.Name)
@@ -38,7 +44,7 @@ func (x *polling) open(ctx context.Context) error {
 		}
 		s := source{pos: p, seen: p.Next, err: why}
 		if why == nil {
-			s.replica, s.err = x.c.broker.Replica(ctx, p.Topic, p.Index)
+			s.replica, s.err = logs[i], errs[i]
 		}
 		x.sources = append(x.sources, s)
 	}
@@ -79,10 +85,12 @@ func (x *polling) place(ctx context.Context) error {
 // resolve has the group place the member.
 func (x *polling) resolve(ctx context.Context, bounds []group.Bounds) error {
 	var placed []group.Position
-	err := x.a.within(ctx, func(g *group.Group, env group.Env) (eff group.Effects, err error) {
-		eff, placed, err = g.Resolve(env, group.ResolveRequest{Member: x.req.Member, Bounds: bounds})
-		return eff, err
-	})
+	var err error
+	if q := (group.ResolveRequest{Member: x.req.Member, Bounds: bounds}); x.away != nil {
+		placed, err = x.away.resolve(ctx, q)
+	} else {
+		placed, err = x.a.resolve(ctx, q)
+	}
 	if err != nil {
 		return err
 	}
@@ -159,8 +167,8 @@ type page struct {
 // read gives records of what the member still holds.
 func (x *polling) read(ctx context.Context, now *group.Assignment) error {
 	ready := x.ready(now)
-	if len(ready) == 0 {
-		return x.unreadable(nil)
+	if why := x.tellUnreadable(now); len(ready) == 0 {
+		return x.unreadable(why)
 	}
 	p := page{records: x.req.MaxRecords, bytes: x.req.MaxBytes}
 	start := rand.IntN(len(ready))
@@ -202,6 +210,28 @@ func (x *polling) ready(now *group.Assignment) []*source {
 		}
 	}
 	return out
+}
+
+// tellUnreadable notes what the member has and cannot be read. The error is that of all, where
+// nothing else is left to be read.
+func (x *polling) tellUnreadable(now *group.Assignment) (why error) {
+	held := make(map[group.Partition]group.Held, len(now.Held))
+	for _, h := range now.Held {
+		held[h.Partition] = h
+	}
+	for i := range x.sources {
+		s := &x.sources[i]
+		h, ok := held[s.pos.Partition]
+		if !ok || h.Since != s.pos.Since || s.err == nil || model.HasCode(s.err, model.Forbidden) || model.HasCode(s.err, model.UnknownTopic) {
+			continue
+		}
+		x.out.Unreadable = append(x.out.Unreadable, Unreadable{h, s.err})
+		why = s.err
+	}
+	if len(x.out.Unreadable) < len(now.Held) || x.req.Stream { // a stream is told, and goes on
+		return nil
+	}
+	return why
 }
 
 // unreadable is why nothing was given, where that is because of partitions that cannot be read.
@@ -256,7 +286,7 @@ func (p *page) without(ctx context.Context, why error) error {
 // watch has the poll woken by new records.
 func (x *polling) watch() {
 	for i := range x.sources {
-		if s := &x.sources[i]; s.replica.Partition != nil {
+		if s := &x.sources[i]; s.replica.Open() {
 			s.replica.Watch(x.watcher)
 		}
 	}
@@ -264,7 +294,7 @@ func (x *polling) watch() {
 
 func (x *polling) unwatch() {
 	for i := range x.sources {
-		if s := &x.sources[i]; s.replica.Partition != nil {
+		if s := &x.sources[i]; s.replica.Open() {
 			s.replica.Unwatch(x.watcher)
 		}
 	}

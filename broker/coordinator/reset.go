@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"tidewire/broker"
+	"tidewire/broker/forward"
 	"tidewire/broker/group"
 )
 
@@ -17,7 +18,7 @@ func (c *Coordinator) Reset(ctx context.Context, groupID string, req group.Reset
 	if err := checkGroup(groupID); err != nil {
 		return nil, err
 	}
-	scope, err := c.resetScope(ctx, groupID, req, when)
+	scope, err := resetScopeCall.do(ctx, c, groupID, resetRequest{Request: req, When: when})
 	if err != nil {
 		return nil, err
 	}
@@ -31,16 +32,21 @@ func (c *Coordinator) Reset(ctx context.Context, groupID string, req group.Reset
 	if dryRun || len(moves) == 0 {
 		return moves, nil
 	}
-	err = c.run(ctx, groupID, true, func(g *group.Group, env group.Env) (group.Effects, error) {
-		if err := check(g, when); err != nil {
-			return group.Effects{}, err
-		}
-		return g.Reset(env, moves)
-	})
+	_, err = resetCall.do(ctx, c, groupID, resetRequest{Moves: moves, When: when})
 	return moves, err
 }
 
-func (c *Coordinator) resetScope(ctx context.Context, groupID string, req group.ResetRequest, when []Match) (scope []group.ResetFrom, err error) {
+func (c *Coordinator) resetHere(ctx context.Context, groupID string, q resetRequest) (none, error) {
+	return none{}, c.run(ctx, groupID, true, func(g *group.Group, env group.Env) (group.Effects, error) {
+		if err := check(g, q.When); err != nil {
+			return group.Effects{}, err
+		}
+		return g.Reset(env, q.Moves)
+	})
+}
+
+func (c *Coordinator) resetScopeHere(ctx context.Context, groupID string, q resetRequest) (scope []group.ResetFrom, err error) {
+	req, when := q.Request, q.When
 	a, err := c.find(ctx, groupID, false)
 	if err != nil {
 		return nil, err
@@ -60,10 +66,11 @@ func (c *Coordinator) resetScope(ctx context.Context, groupID string, req group.
 
 // bounds asks a log where a reset may go.
 func (c *Coordinator) bounds(ctx context.Context, p group.Partition, req group.ResetRequest) (group.Bounds, error) {
-	replica, err := c.broker.Replica(ctx, p.Topic, p.Index)
-	if err != nil {
-		return group.Bounds{}, err
+	logs, errs := c.broker.Readables(ctx, []forward.Key{{Topic: p.Topic, Partition: p.Index}})
+	if errs[0] != nil {
+		return group.Bounds{}, errs[0]
 	}
+	replica, err := logs[0], error(nil)
 	end := replica.VisibleEnd(broker.ReadCommitted)
 	b := group.Bounds{Partition: p, At: group.NoOffset, Earliest: replica.Bounds().LogStart, Latest: end, AtTime: end}
 	if req.To == group.ToTimestamp {

@@ -15,6 +15,7 @@ type Watch struct {
 	woken         func()
 	a             *actor // where it is registered; nil: nowhere yet
 	p             *poll
+	away          *awayPoll // where another node looks after the group
 }
 
 // Watch returns a watch that begins with its first round, which ends every poll and watch of
@@ -46,11 +47,18 @@ func (w *Watch) Close() {
 	if w.a != nil {
 		w.a.leave(w.p)
 	}
+	if w.away != nil {
+		w.away.leave()
+	}
 }
 
 // Resume begins the session of a member anew, for a client that goes on as it after its
 // connection was cut, and tells what Join told. Errors: as of Heartbeat.
-func (c *Coordinator) Resume(ctx context.Context, groupID, member string) (out group.JoinResult, err error) {
+func (c *Coordinator) Resume(ctx context.Context, groupID, member string) (group.JoinResult, error) {
+	return resumeCall.do(ctx, c, groupID, member)
+}
+
+func (c *Coordinator) resumeHere(ctx context.Context, groupID, member string) (out group.JoinResult, err error) {
 	err = c.member(ctx, groupID, member, func(g *group.Group, env group.Env) (_ group.Effects, err error) {
 		if err := g.Heartbeat(env, member); err != nil {
 			return group.Effects{}, err

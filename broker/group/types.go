@@ -3,6 +3,7 @@ package group
 import (
 	"bytes"
 	"cmp"
+	"encoding/json"
 	"iter"
 	"time"
 
@@ -204,6 +205,19 @@ type Assignment struct {
 	Pending bool
 
 	since map[Partition]Version // of Held
+}
+
+// UnmarshalJSON implements json.Unmarshaler: assignments go from node to node.
+func (a *Assignment) UnmarshalJSON(b []byte) error {
+	type plain Assignment
+	if err := json.Unmarshal(b, (*plain)(a)); err != nil {
+		return err
+	}
+	a.since = make(map[Partition]Version, len(a.Held))
+	for _, h := range a.Held {
+		a.since[h.Partition] = h.Since
+	}
+	return nil
 }
 
 // Holds tells whether a partition may be read and is the same grant.

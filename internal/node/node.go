@@ -282,7 +282,7 @@ func (n *Node) startBroker(ctx context.Context) error {
 		Inflation: n.inflation, Operations: account,
 		NodeID: n.cfg.NodeID, Metadata: n.cluster, Authorizer: n.auth.Authorizer, Store: n.store,
 		Logger: n.logger, Group: n.group, Now: n.now, Monotonic: n.mono, Appended: n.noteAppended,
-		FetchMemory: max(int64(n.cfg.FetchMemory), 16<<20),
+		FetchMemory: max(int64(n.cfg.FetchMemory), 16<<20), Network: n.cluster,
 	})
 	n.groups = coordinator.New(coordinator.Config{
 		NodeID: n.cfg.NodeID, Broker: n.broker, Metadata: n.cluster, Logger: n.logger, Group: n.group, Now: n.now, Monotonic: n.mono,
@@ -292,6 +292,7 @@ func (n *Node) startBroker(ctx context.Context) error {
 	n.onStop("background work", stopGroup(n.group))
 	n.broker.Start()
 	n.groups.Start()
+	n.answerCalls()
 	n.group.Go("auth", n.auth.Service.Run)
 	n.group.Go("disk", n.watchDisk)
 	n.group.Go("memory", n.trimMemory)
@@ -425,7 +426,7 @@ func (n *Node) Ready() []string {
 	return nil
 }
 
-// DiskFree is the room on the data folder's disk; it is part of rest.Process.
+// DiskFree is the room on the data folder's disk.
 func (n *Node) DiskFree() (int64, bool) {
 	s := n.disk.Space()
 	return s.Free, s.Total > 0

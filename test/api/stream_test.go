@@ -16,6 +16,7 @@ import (
 	"tidewire/api/rest"
 	"tidewire/api/route"
 	"tidewire/auth"
+	"tidewire/internal/model"
 	"tidewire/internal/testkit/nodekit"
 	"tidewire/web"
 )
@@ -63,8 +64,10 @@ func TestWebSocketHandshakes(t *testing.T) {
 // notReady is a process that does not serve.
 type notReady struct{}
 
-func (notReady) Ready() []string         { return []string{"the node is starting or stopping", "and more"} }
-func (notReady) DiskFree() (int64, bool) { return 0, false }
+func (notReady) Ready() []string { return []string{"the node is starting or stopping", "and more"} }
+func (notReady) DisksFree(context.Context, []model.BrokerID) map[model.BrokerID]int64 {
+	return nil
+}
 
 func TestANodeThatIsNotReadyTellsWhy(t *testing.T) {
 	t.Parallel()

@@ -14,6 +14,7 @@ import (
 	"tidewire/api/recordjson"
 	"tidewire/api/rest"
 	"tidewire/broker"
+	"tidewire/broker/forward"
 	"tidewire/broker/partition"
 	"tidewire/internal/inflight"
 	"tidewire/internal/model"
@@ -70,6 +71,7 @@ type producing struct {
 	end     *ending     // how to end once the flights have landed; nil: going on
 	results recordjson.Results
 	answer  []byte
+	order   forward.Order // of frames for other nodes
 }
 
 // flight is a produce frame on its way, or what is to be answered in its place.
@@ -268,7 +270,7 @@ func (p *producing) submit(ctx context.Context, fl *flight, cmd *produceCmd) {
 	defer cancel()
 	fl.hold = cmd.hold
 	fl.req.Topic, fl.req.Acks, fl.req.Timeout = cmd.topic, cmd.acks, cmd.timeout
-	fl.req.Stream = true
+	fl.req.Stream, fl.req.Order = true, &p.order
 	fl.req.Records, fl.req.Routing = rest.FromJSON(cmd.req.Records, fl.req.Records, fl.req.Routing)
 	fl.pending, fl.err = p.s.h.broker.Submit(ctx, p.s.stream.Caller(), &fl.req)
 	fl.deadline = time.Now().Add(cmd.timeout)

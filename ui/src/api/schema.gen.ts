@@ -1099,6 +1099,11 @@ export interface components {
             pending: boolean;
             /** @description that it is to give up: they give no more records, and may still be committed */
             revoking: components["schemas"]["TopicPartition"][];
+            /**
+             * @description Unavailable are those of partitions that could not be read, such as those whose leader
+             *     does not run.
+             */
+            unavailable: components["schemas"]["UnavailablePartition"][];
         };
         AuditEntry: {
             /**
@@ -2679,6 +2684,13 @@ export interface components {
         };
         TopicsDeleted: {
             results: components["schemas"]["TopicDeleted"][];
+        };
+        UnavailablePartition: {
+            /** @description of the error that a read of it gets */
+            code: string;
+            /** Format: int64 */
+            partition: number;
+            topic: string;
         };
         UnsubscribeFrame: {
             id?: unknown;

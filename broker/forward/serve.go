@@ -1,0 +1,182 @@
+package forward
+
+import (
+	"context"
+	"time"
+
+	"tidewire/broker/partition"
+	"tidewire/cluster/peer"
+	"tidewire/internal/model"
+	"tidewire/storage/log"
+	"tidewire/storage/record"
+)
+
+// Local is what a server needs of its node's broker.
+type Local interface {
+	// Led finds a partition that this node leads in just that epoch, waiting for what the
+	// metadata says to be done here. Errors: unknown-topic, leader-unavailable (the leadership is
+	// another), storage-error.
+	Led(ctx context.Context, k Key, epoch model.LeaderEpoch) (*partition.Partition, error)
+	// Room refuses records where the disk has no room for them.
+	Room() error
+	// Took is told of records that came for a partition, before they are appended.
+	Took(k Key, records, bytes int)
+	// Stopping is closed when waiting calls are to be answered.
+	Stopping() <-chan struct{}
+}
+
+// server answers requests for partitions that this node leads.
+type server struct{ l Local }
+
+// Serve has requests for partitions answered.
+func Serve(m *Mux, l Local) {
+	s := server{l}
+	Handle(m, MethodEnds, s.ends)
+	Handle(m, MethodAt, s.at)
+	Handle(m, MethodAborted, s.aborted)
+	m.by[MethodRead] = s.read
+	m.by[MethodWatch] = s.watch
+	m.by[MethodProduce] = s.produce
+}
+
+func (s server) ends(ctx context.Context, q endsRequest) (endsAnswer, error) {
+	a := endsAnswer{Ends: make([]ends, len(q.Partitions))}
+	for i, m := range q.Partitions {
+		a.Ends[i] = s.endsOf(ctx, m)
+	}
+	return a, nil
+}
+
+func (s server) endsOf(ctx context.Context, m Meant) ends {
+	p, err := s.l.Led(ctx, m.Key, m.Epoch)
+	if err != nil {
+		return ends{Fault: Fault{err}}
+	}
+	return endsOf(p.Bounds())
+}
+
+func (s server) at(ctx context.Context, q timeRequest) (a timeAnswer, err error) {
+	p, err := s.l.Led(ctx, q.Key, q.Epoch)
+	if err != nil {
+		return a, err
+	}
+	a.Offset, a.Timestamp, a.Found, err = p.OffsetForTimestamp(q.Timestamp, q.Limit)
+	return a, err
+}
+
+func (s server) aborted(ctx context.Context, q abortedRequest) (abortedAnswer, error) {
+	p, err := s.l.Led(ctx, q.Key, q.Epoch)
+	if err != nil {
+		return abortedAnswer{}, err
+	}
+	list, err := p.AbortedTransactions(q.From, q.To)
+	return abortedAnswer{append([]log.AbortedTransaction{}, list...)}, err
+}
+
+// mostRead bounds what one read asks for, but for its first batch.
+const mostRead = 4 << 20
+
+func (s server) read(ctx context.Context, r peer.Request) ([]byte, error) {
+	var q readRequest
+	if _, err := split(r.Payload, &q); err != nil {
+		return nil, err
+	}
+	p, err := s.l.Led(ctx, q.Key, q.Epoch)
+	if err != nil {
+		return nil, err
+	}
+	bounds := p.Bounds()
+	a := readAnswer{Ends: endsOf(bounds)}
+	limit := min(q.Limit, bounds.HighWatermark)
+	if q.From >= limit {
+		return join(a)
+	}
+	first, ok, err := p.First(q.From, limit)
+	if err != nil || !ok {
+		return joinOr(a, err)
+	}
+	size := int64(first.Size())
+	switch {
+	case size > MaxBatch:
+		return nil, model.Errorf(model.RecordTooLarge, "a batch of %d bytes is read only at its leader", size)
+	case size > q.Most:
+		a.Batch = true
+		b, err := p.Read(nil, q.From, limit, 1)
+		if err != nil || len(b) < record.HeaderSize {
+			return joinOr(a, err)
+		}
+		return join(a, b[:record.HeaderSize])
+	}
+	b, err := p.Read(make([]byte, 0, min(max(int64(q.Max), size), mostRead)), q.From, limit, min(max(q.Max, 1), mostRead))
+	if err != nil {
+		return nil, err
+	}
+	a.Batch, a.Whole = len(b) > 0, true
+	return join(a, b)
+}
+
+func joinOr(head any, err error) ([]byte, error) {
+	if err != nil {
+		return nil, err
+	}
+	return join(head)
+}
+
+// watch answers once a partition's offsets are others than the asker knows.
+func (s server) watch(ctx context.Context, r peer.Request) ([]byte, error) {
+	if len(r.Payload)%watchedBytes != 0 {
+		return nil, malformed(nil)
+	}
+	n := len(r.Payload) / watchedBytes
+	var a watchAnswer
+	w := partition.NewWatcher()
+	parts := make([]*partition.Partition, n)
+	known := make([]partition.Bounds, n)
+	for i := range n {
+		var m Meant
+		m, known[i] = readWatched(r.Payload[i*watchedBytes:])
+		p, err := s.l.Led(ctx, m.Key, m.Epoch)
+		if err != nil {
+			a.Changed = append(a.Changed, changed{i, ends{Fault: Fault{err}}})
+			continue
+		}
+		parts[i] = p
+		p.Watch(w)
+		defer p.Unwatch(w)
+	}
+	park := time.NewTimer(parkTime)
+	defer park.Stop()
+	for {
+		a.Changed = append(a.Changed, moved(parts, known)...)
+		if len(a.Changed) > 0 {
+			return join(a)
+		}
+		select {
+		case <-w.C():
+		case <-park.C:
+			return join(watchAnswer{[]changed{}})
+		case <-s.l.Stopping():
+			return nil, model.Errorf(model.LeaderUnavailable, "the node is stopping")
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// moved are the partitions whose offsets are others than known, or that cannot be read.
+func moved(parts []*partition.Partition, known []partition.Bounds) (out []changed) {
+	for i, p := range parts {
+		if p == nil {
+			continue
+		}
+		if err := p.Err(); err != nil {
+			out = append(out, changed{i, ends{Fault: Fault{err}}})
+			continue
+		}
+		b := p.Bounds()
+		if b.HighWatermark != known[i].HighWatermark || b.LastStable != known[i].LastStable || b.LogStart != known[i].LogStart {
+			out = append(out, changed{i, endsOf(b)})
+		}
+	}
+	return out
+}
