@@ -1,9 +1,23 @@
-import { Alert, Button, Group, Loader, MultiSelect, NumberInput, SegmentedControl, Select, Stack, Text, TextInput } from "@mantine/core";
+import {
+  Alert,
+  Box,
+  Button,
+  Group,
+  Loader,
+  MultiSelect,
+  NativeSelect,
+  NumberInput,
+  SegmentedControl,
+  Select,
+  Stack,
+  Text,
+  TextInput,
+} from "@mantine/core";
 import { useHotkeys } from "@mantine/hooks";
 import { useQuery } from "@tanstack/react-query";
 import { useParams } from "@tanstack/react-router";
 import { ChevronLeft, ChevronRight, RefreshCw, Search, Square } from "lucide-react";
-import { lazy, Suspense, useCallback, useEffect, useMemo, useRef, useState } from "react";
+import { lazy, Suspense, startTransition, useCallback, useEffect, useMemo, useRef, useState } from "react";
 import { asProblem, Problem } from "../api/problem";
 import { type Ask, browsePath, type Coverage, idOf, type Page, pageSize, type Rec, readPage } from "../api/records";
 import { timeMode } from "../app/prefs";
@@ -11,7 +25,7 @@ import { topicQuery } from "../app/queries";
 import { messagesSearch, type Seek, usePageSearch } from "../app/search";
 import { nodeNow } from "../app/session";
 import { type Key, useT } from "../i18n";
-import { decoders } from "../lib/decode";
+import { type Decoder, decoders } from "../lib/decode";
 import { bytes, count } from "../lib/format";
 import { onControl } from "../lib/keys";
 import { useStore } from "../lib/store";
@@ -110,11 +124,19 @@ export function MessagesPage() {
   );
 }
 
+/** False while a page is first shown and true soon after, for what nobody reaches for before its content is there. */
+function useLater(): boolean {
+  const [later, setLater] = useState(false);
+  useEffect(() => startTransition(() => setLater(true)), []);
+  return later;
+}
+
 /** Where to begin and what to look for. What is typed takes effect with Enter or when the field is left. */
 function Controls({ topic, seek, partitions }: { topic: string; seek: Seek; partitions: number }) {
   const t = useT();
   const [search, change] = usePageSearch(messagesSearch);
   const utc = useStore(timeMode) === "utc";
+  const later = useLater();
   const [q, setQ] = useState(search.q ?? "");
   const [offset, setOffset] = useState<number | string>(search.offset ?? 0);
   useEffect(() => setQ(search.q ?? ""), [search.q]);
@@ -184,22 +206,28 @@ function Controls({ topic, seek, partitions }: { topic: string; seek: Seek; part
           </>
         )}
         <Group gap="xs" ms="auto">
-          <Select
+          {later && (
+            <>
+              <Suspense fallback={null}>
+                <ExportMenu ask={ask} />
+              </Suspense>
+              <CopyAs
+                request={() => ({ method: "GET", path: browsePath(ask, pageSize) })}
+                cli={() =>
+                  `tidewire consume ${quote(topic)} --from ${seek === "time" ? search.time : "earliest"}${seek === "live" ? " --follow" : ""}`
+                }
+              />
+            </>
+          )}
+          <NativeSelect
             aria-label={t("messages.decoder")}
             w={120}
             data={decoders.map((d) => ({ value: d, label: t(`decoder.${d}`) }))}
             value={search.decoder ?? "auto"}
-            allowDeselect={false}
-            onChange={(d) => change({ decoder: d === "auto" ? undefined : (d as typeof search.decoder) }, { replace: true })}
-          />
-          <Suspense fallback={null}>
-            <ExportMenu ask={ask} />
-          </Suspense>
-          <CopyAs
-            request={() => ({ method: "GET", path: browsePath(ask, pageSize) })}
-            cli={() =>
-              `tidewire consume ${quote(topic)} --from ${seek === "time" ? search.time : "earliest"}${seek === "live" ? " --follow" : ""}`
-            }
+            onChange={(e) => {
+              const d = e.currentTarget.value as Decoder;
+              change({ decoder: d === "auto" ? undefined : d }, { replace: true });
+            }}
           />
         </Group>
       </Group>
@@ -221,16 +249,20 @@ function Controls({ topic, seek, partitions }: { topic: string; seek: Seek; part
               value={q}
               onChange={(e) => setQ(e.currentTarget.value)}
             />
-            <MultiSelect
-              aria-label={t("messages.in")}
-              placeholder={search.in ? undefined : t("messages.inAll")}
-              w={220}
-              data={["key", "value", "headers"].map((value) => ({ value, label: t(`messages.in.${value}` as Key) }))}
-              value={search.in?.split(",") ?? []}
-              onChange={(v) => change({ in: v.length > 0 ? v.join(",") : undefined, cursor: undefined })}
-              clearable
-              clearButtonProps={{ "aria-label": t("act.clear") }}
-            />
+            {later ? (
+              <MultiSelect
+                aria-label={t("messages.in")}
+                placeholder={search.in ? undefined : t("messages.inAll")}
+                w={220}
+                data={["key", "value", "headers"].map((value) => ({ value, label: t(`messages.in.${value}` as Key) }))}
+                value={search.in?.split(",") ?? []}
+                onChange={(v) => change({ in: v.length > 0 ? v.join(",") : undefined, cursor: undefined })}
+                clearable
+                clearButtonProps={{ "aria-label": t("act.clear") }}
+              />
+            ) : (
+              <Box w={220} h={36} />
+            )}
             <Button type="submit" variant="default">
               {t("messages.find")}
             </Button>

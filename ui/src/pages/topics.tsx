@@ -1,18 +1,20 @@
-import { Button, Checkbox, Group, Switch, Text, TextInput } from "@mantine/core";
-import { useDebouncedCallback, useHotkeys } from "@mantine/hooks";
+import { Button, Checkbox, Group, Switch, Text } from "@mantine/core";
+import { useHotkeys } from "@mantine/hooks";
 import { useInfiniteQuery, useQueryClient } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
 import { useVirtualizer } from "@tanstack/react-virtual";
-import { Plus, Search, Trash2 } from "lucide-react";
-import { useEffect, useMemo, useRef, useState } from "react";
+import { Plus, Trash2 } from "lucide-react";
+import { memo, useEffect, useMemo, useRef, useState } from "react";
 import { api, take } from "../api/client";
 import type { TopicItem } from "../app/queries";
 import { listSearch, usePageSearch } from "../app/search";
 import { type Key, useT } from "../i18n";
 import { bytes, count, duration } from "../lib/format";
 import { onControl } from "../lib/keys";
+import { useStable } from "../lib/stable";
 import { CopyAs, quote } from "../parts/copy";
 import { DeleteTopics } from "../parts/deleteTopics";
+import { FilterInput } from "../parts/filterInput";
 import { GatedLink } from "../parts/gate";
 import { HealthBadge } from "../parts/health";
 import { Link } from "../parts/link";
@@ -59,12 +61,9 @@ export function TopicsPage() {
   const t = useT();
   usePageTitle(t("nav.topics"));
   const [search, change] = usePageSearch(listSearch);
-  const [typed, setTyped] = useState(search.q ?? "");
   const [chosen, setChosen] = useState<ReadonlySet<string>>(new Set());
   const [deleting, setDeleting] = useState(false);
   const client = useQueryClient();
-  const ask = useDebouncedCallback((q: string) => change({ q: q || undefined }, { replace: true }), 80);
-  useEffect(() => setTyped(search.q ?? ""), [search.q]);
   const sort = search.sort ?? "name";
   const query = { q: search.q, sort, internal: search.internal === "true" ? true : undefined };
   const topics = useInfiniteQuery({
@@ -78,11 +77,13 @@ export function TopicsPage() {
   const items = useMemo(() => topics.data?.pages.flatMap((p) => p.items) ?? [], [topics.data]);
   const total = topics.data?.pages[0]?.total ?? 0;
   // What is chosen stays with its name, wherever rows move; what has vanished is no longer chosen.
-  const toggle = (name: string) => {
+  const toggle = useStable((name: string) => {
     const next = new Set(chosen);
     if (!next.delete(name)) next.add(name);
     setChosen(next);
-  };
+  });
+  const sortBy = useStable((next: string) => change({ sort: next === "name" ? undefined : next }));
+  const more = useStable(() => topics.hasNextPage && !topics.isFetchingNextPage && void topics.fetchNextPage());
   const path = `/v1/topics?${new URLSearchParams({ sort, ...(search.q ? { q: search.q } : {}) })}`;
   return (
     <>
@@ -97,18 +98,7 @@ export function TopicsPage() {
         </GatedLink>
       </PageHead>
       <Group mb="sm" gap="md">
-        <TextInput
-          data-search
-          aria-label={t("topics.search")}
-          placeholder={t("topics.search")}
-          leftSection={<Search size={16} aria-hidden />}
-          value={typed}
-          onChange={(e) => {
-            setTyped(e.currentTarget.value);
-            ask(e.currentTarget.value);
-          }}
-          w={{ base: "100%", sm: 320 }}
-        />
+        <FilterInput label={t("topics.search")} value={search.q} onAsk={(q) => change({ q }, { replace: true })} />
         <Switch
           label={t("topics.internal")}
           checked={search.internal === "true"}
@@ -144,15 +134,7 @@ export function TopicsPage() {
                 )}
               </Empty>
             ) : (
-              <TopicTable
-                items={items}
-                total={total}
-                sort={sort}
-                onSort={(next) => change({ sort: next === "name" ? undefined : next })}
-                chosen={chosen}
-                toggle={toggle}
-                more={() => topics.hasNextPage && !topics.isFetchingNextPage && void topics.fetchNextPage()}
-              />
+              <TopicTable items={items} total={total} sort={sort} onSort={sortBy} chosen={chosen} toggle={toggle} more={more} />
             )
           }
         </Loaded>
@@ -181,7 +163,8 @@ interface TableProps {
   more: () => void;
 }
 
-function TopicTable({ items, total, sort, onSort, chosen, toggle, more }: TableProps) {
+/** The rows in sight. A page that only begins to ask for others does not make them anew. */
+const TopicTable = memo(function TopicTable({ items, total, sort, onSort, chosen, toggle, more }: TableProps) {
   const t = useT();
   const navigate = useNavigate();
   const columns = useColumns();
@@ -296,4 +279,4 @@ function TopicTable({ items, total, sort, onSort, chosen, toggle, more }: TableP
       </div>
     </div>
   );
-}
+});

@@ -1,13 +1,12 @@
-import { Badge, Button, Group, Stack, Table, Text, TextInput } from "@mantine/core";
-import { useDebouncedCallback } from "@mantine/hooks";
+import { Badge, Button, Group, Stack, Table, Text } from "@mantine/core";
 import { useInfiniteQuery } from "@tanstack/react-query";
-import { Search } from "lucide-react";
-import { type ReactNode, useEffect, useState } from "react";
+import type { ReactNode } from "react";
 import type { Problem } from "../api/problem";
 import type { GroupItem } from "../app/queries";
 import { groupsSearch, usePageSearch } from "../app/search";
 import { type Key, useT } from "../i18n";
 import { count } from "../lib/format";
+import { FilterInput } from "./filterInput";
 import { Link } from "./link";
 import { Scroll } from "./scroll";
 import { Empty, Loaded } from "./states";
@@ -53,9 +52,6 @@ const pageSize = 100;
 export function GroupTable({ id, page, empty }: Props) {
   const t = useT();
   const [search, change] = usePageSearch(groupsSearch);
-  const [typed, setTyped] = useState(search.q ?? "");
-  const ask = useDebouncedCallback((q: string) => change({ q: q || undefined }, { replace: true }), 80);
-  useEffect(() => setTyped(search.q ?? ""), [search.q]);
   const sort = search.sort ?? "group";
   const groups = useInfiniteQuery({
     queryKey: ["groups", id, search.q ?? "", sort],
@@ -82,18 +78,7 @@ export function GroupTable({ id, page, empty }: Props) {
   );
   return (
     <Stack gap="sm">
-      <TextInput
-        data-search
-        aria-label={t("groups.search")}
-        placeholder={t("groups.search")}
-        leftSection={<Search size={16} aria-hidden />}
-        value={typed}
-        onChange={(e) => {
-          setTyped(e.currentTarget.value);
-          ask(e.currentTarget.value);
-        }}
-        w={{ base: "100%", sm: 320 }}
-      />
+      <FilterInput label={t("groups.search")} value={search.q} onAsk={(q) => change({ q }, { replace: true })} />
       <Loaded of={groups}>
         {(data) => {
           const items = data.pages.flatMap((p) => p.items);

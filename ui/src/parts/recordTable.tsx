@@ -1,11 +1,13 @@
 import { Badge } from "@mantine/core";
+import { useSearch } from "@tanstack/react-router";
 import { useVirtualizer } from "@tanstack/react-virtual";
 import { useEffect, useRef } from "react";
 import { idOf, keyOf, payloadOf, type Rec } from "../api/records";
+import { stringifySearch } from "../app/search";
 import { useT } from "../i18n";
 import type { Decoder } from "../lib/decode";
+import { prefix } from "../lib/prefix";
 import { FieldText } from "./fieldText";
-import { Link } from "./link";
 import { Time } from "./time";
 
 interface Props {
@@ -21,6 +23,7 @@ interface Props {
 /** Records, one a row; each is a link to itself. Only the rows in sight are in the page. */
 export function RecordTable({ topic, records, decoder, selected, cursor = -1, onOpen, height = "calc(100vh - 330px)" }: Props) {
   const t = useT();
+  const search = useSearch({ strict: false }) as Record<string, unknown>;
   const box = useRef<HTMLDivElement>(null);
   const rows = useVirtualizer({ count: records.length, getScrollElement: () => box.current, estimateSize: () => 36, overscan: 8 });
   useEffect(() => {
@@ -80,15 +83,17 @@ export function RecordTable({ topic, records, decoder, selected, cursor = -1, on
             >
               {/* biome-ignore lint/a11y/useSemanticElements: as above */}
               <span role="cell" className="tw-cut">
-                <Link
-                  to="/topics/$topic/messages"
-                  params={{ topic }}
-                  search={(old: object) => ({ ...old, open: id })}
+                <a
+                  href={`${prefix}/ui/topics/${encodeURIComponent(topic)}/messages${stringifySearch({ ...search, open: id })}`}
                   className="tw-link tw-mono"
-                  onClick={(e) => e.stopPropagation()}
+                  onClick={(e) => {
+                    if (e.metaKey || e.ctrlKey || e.shiftKey || e.altKey)
+                      e.stopPropagation(); // another tab or window
+                    else e.preventDefault(); // the row opens it
+                  }}
                 >
                   {id}
-                </Link>
+                </a>
               </span>
               {!narrow && (
                 // biome-ignore lint/a11y/useSemanticElements: as above
