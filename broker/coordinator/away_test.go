@@ -323,16 +323,15 @@ func TestAPollThatWaitsElsewhereIsWokenAndReplaced(t *testing.T) {
 		g := nodes[0].coordinatedBy(3)
 		m := nodes[0].join(joining(g, "t"))
 		settle(t, m)
-		var first got
-		var done sync.WaitGroup
-		done.Go(func() { first, _ = m.try(context.Background(), m.request(time.Minute)) })
+		firsts, seconds := make(chan got, 1), make(chan got, 1)
+		waiting := *m // m itself is asked for no more
+		go func() { g, _ := waiting.try(context.Background(), waiting.request(time.Minute)); firsts <- g }()
 		pass(time.Second)
 		other := *m
 		other.n = nodes[1]
 		began := time.Now()
-		var second got
-		done.Go(func() { second, _ = other.try(context.Background(), other.request(time.Minute)) })
-		pass(time.Second)
+		go func() { g, _ := other.try(context.Background(), other.request(time.Minute)); seconds <- g }()
+		first := <-firsts
 		require.NotNil(t, first.PollResult)
 		require.Equal(t, EndReplaced, first.End, "a poll through another node takes its place")
 
@@ -341,7 +340,7 @@ func TestAPollThatWaitsElsewhereIsWokenAndReplaced(t *testing.T) {
 			m2.poll(0)
 			pass(50 * time.Millisecond)
 		}
-		done.Wait()
+		second := <-seconds
 		require.Equal(t, EndChanged, second.End)
 		require.Less(t, time.Since(began), 10*time.Second)
 		require.NotEmpty(t, second.Assignment.Revoking, "another member has come")
