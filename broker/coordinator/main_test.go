@@ -238,7 +238,7 @@ func (n *node) kill(seed uint64) *node {
 
 func (n *node) topic(name string, partitions int) {
 	n.t.Helper()
-	_, err := n.broker.CreateTopic(n.t.Context(), caller, broker.NewTopic{Name: name, Partitions: partitions})
+	_, err := n.broker.CreateTopic(n.t.Context(), caller, broker.NewTopic{Name: name, Partitions: partitions, ReplicationFactor: 1})
 	require.NoError(n.t, err)
 }
 
