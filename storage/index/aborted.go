@@ -123,6 +123,7 @@ func (x *Aborted) Flush() error {
 	}
 	if _, err = f.WriteAt(x.tail, int64(x.flushed)); err != nil {
 		_ = f.Truncate(int64(x.flushed)) // a part of an entry would count as damage
+		x.unsynced = true                // or a power cut could bring the part back
 	}
 	if err = cmp.Or(err, f.Close()); err != nil {
 		return err
@@ -222,6 +223,6 @@ func (x *Aborted) CutTail(s producer.TxnSummary) error {
 	if err != nil {
 		return err
 	}
-	x.flushed = n
+	x.flushed, x.unsynced = n, true
 	return cmp.Or(f.Truncate(int64(n)), f.Close())
 }

@@ -171,6 +171,7 @@ func (x *Index) flushLocked() error {
 	}
 	if _, err := x.f.WriteAt(x.tail, int64(x.flushed*x.kind.EntrySize())); err != nil {
 		_ = x.f.Truncate(int64(x.flushed * x.kind.EntrySize())) // a part of an entry would count as damage
+		x.unsynced = true                                       // or a power cut could bring the part back
 		return err
 	}
 	x.flushed += len(x.tail) / x.kind.EntrySize()
