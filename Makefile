@@ -111,9 +111,10 @@ test: check e2e ui-browser ## everything
 SEEDS  ?= 5000
 FIRST  ?= 1
 PLACES ?= 100
-sim: preflight ## simulate the log engine with SEEDS seeds from FIRST on, power cuts too, damage each kind of file at PLACES places, and simulate consumer groups with four times the seeds
+sim: preflight ## simulate the log engine with SEEDS seeds from FIRST on, power cuts too, damage each kind of file at PLACES places, and simulate consumer groups and replication with four times the seeds
 	go test -count=1 -timeout 4h ./test/sim -seeds $(SEEDS) -first-seed $(FIRST) -places $(PLACES)
 	go test -count=1 -timeout 4h ./test/sim/groups -seeds $$(($(SEEDS) * 4)) -first-seed $(FIRST)
+	go test -count=1 -timeout 4h ./test/sim/replicas -seeds $$(($(SEEDS) * 4)) -first-seed $(FIRST)
 
 soak: build ## simulate ten times as much, from a seed of today's on, kill a real node, run every API test with the race detector
 	$(MAKE) sim SEEDS=$$(($(SEEDS) * 10)) FIRST=$$(date +%Y%m%d000000)
