@@ -3,6 +3,8 @@ package coordinator
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -429,5 +431,76 @@ func TestRequestsOfAnOtherLeadershipAreRefused(t *testing.T) {
 		require.Contains(t, ask(3, epoch), "leader-unavailable", "it is not passed on")
 		_, err := w.CallBroker(t.Context(), 2, forward.MethodProduce, []byte("\xff\xff\xff\xffx"))
 		code(t, model.Internal, err)
+	})
+}
+
+// A leader that does not know yet to be committed what the one before has told of does not say
+// that nothing is there: who reads would pass over it.
+func TestAReaderDoesNotPassOverWhatANewLeaderDoesNotKnowToBeCommitted(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		nodes, w := threeNodes(t)
+		nodes[0].topic("t", 3)
+		p := nodes[0].ledBy("t", 2)
+		for range 3 {
+			r, err := nodes[0].produceOne("t", p, "x")
+			require.NoError(t, err)
+			require.NoError(t, r.Err)
+		}
+		topic := nodes[0].quorum.Image().Topic("t")
+		ask := func(from, limit int) error {
+			head, err := json.Marshal(map[string]any{"topic": topic.ID, "partition": p, "epoch": topic.Partitions[p].LeaderEpoch, "from": from, "limit": limit, "max": 1000, "most": 1000})
+			require.NoError(t, err)
+			_, err = w.CallBroker(t.Context(), 2, forward.MethodRead, append(binary.BigEndian.AppendUint32(nil, uint32(len(head))), head...))
+			return err
+		}
+		require.NoError(t, ask(0, 10), "what is known is given")
+		require.NoError(t, ask(3, 3), "nothing is asked for")
+		code(t, model.LeaderUnavailable, ask(3, 10))
+	})
+}
+
+// Who waits for a partition that nobody leads for a while hears of its records afterwards.
+func TestAPollThatWaitsThroughAnOutageGoesOn(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		nodes, w := threeNodes(t)
+		nodes[0].topic("t", 3)
+		p := nodes[0].ledBy("t", 2)
+		g := nodes[0].coordinatedBy(1)
+		m := nodes[0].join(joining(g, "t"))
+		settle(t, m)
+		first, err := m.try(context.Background(), m.request(0))
+		require.NoError(t, err)
+		answers := make(chan got, 1)
+		go func() {
+			req := m.request(10 * time.Minute)
+			req.Cursor = first.Cursor
+			g, _ := m.try(context.Background(), req)
+			answers <- g
+		}()
+		pass(time.Second)
+		w.mu.Lock()
+		mux := w.muxes[2]
+		delete(w.muxes, 2)
+		w.mu.Unlock()
+		pass(30 * time.Second)
+		q := nodes[0].quorum
+		q.propose(t, metadata.FenceBroker{ID: 2, Epoch: q.Image().Broker(2).Epoch})
+		pass(30 * time.Second)
+		w.mu.Lock()
+		w.muxes[2] = mux
+		w.mu.Unlock()
+		q.propose(t, metadata.UnfenceBroker{ID: 2, Epoch: q.Image().Broker(2).Epoch})
+		pass(30 * time.Second)
+		r, err := nodes[1].produceOne("t", p, "after")
+		require.NoError(t, err)
+		require.NoError(t, r.Err)
+		pass(10 * time.Second)
+		select {
+		case a := <-answers:
+			require.NotNil(t, a.PollResult)
+			require.Equal(t, []string{fmt.Sprintf("t/%d/0=after", p)}, a.records)
+		default:
+			require.Fail(t, "the poll still waits")
+		}
 	})
 }

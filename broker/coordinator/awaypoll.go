@@ -44,6 +44,9 @@ func (x *polling) enterAway(node model.BrokerID) {
 		x.away = w.enterAway(x.c, node)
 	} else {
 		x.away = x.c.newAwayPoll(node, x.req.Group, x.req.Member, x.woken)
+		if x.caller != nil {
+			x.c.sleepers.Store(x.away.p, nil)
+		}
 	}
 	x.poll = x.away.p
 }
@@ -51,6 +54,7 @@ func (x *polling) enterAway(node model.BrokerID) {
 // leaveAway gives the seat up; a watch's stays, and wakes who watches from now on.
 func (x *polling) leaveAway() {
 	if x.req.Watch == nil {
+		x.c.sleepers.Delete(x.away.p)
 		x.away.leave()
 	} else {
 		x.away.park()
@@ -87,13 +91,15 @@ func (x *polling) failedAway(ctx context.Context, err error) error {
 
 // enterAway is the watch's seat at a node.
 func (w *Watch) enterAway(c *Coordinator, node model.BrokerID) *awayPoll {
-	if w.away != nil && w.away.node == node {
+	if w.away != nil && (w.away.node == node || w.away.p.replaced()) {
 		return w.away
 	}
+	replaced := w.p != nil && w.p.replaced()
 	w.Close()
 	w.a, w.p = nil, nil
 	w.away = c.newAwayPoll(node, w.group, w.member, w.woken)
 	w.away.lasts = true
+	w.away.p.over.Store(replaced) // one whose place was taken stays out
 	return w.away
 }
 
@@ -130,11 +136,8 @@ type answerRequest struct {
 }
 
 func (w *awayPoll) answer(ctx context.Context, q answerRequest) (*group.Assignment, error) {
-	if !w.lasts && w.unpark() {
+	if !w.lasts && w.quit() {
 		q.Token = w.token
-		w.mu.Lock()
-		w.left = true
-		w.mu.Unlock()
 	}
 	return answerCall.at(ctx, w.c, w.node, asked[answerRequest]{w.group, 0, q})
 }
@@ -175,24 +178,25 @@ func (w *awayPoll) started(cancel context.CancelFunc) bool {
 	return !w.left
 }
 
-// unpark ends the request that waits; it reports whether the seat is still there.
-func (w *awayPoll) unpark() bool {
+// quit ends the request that waits, and none begins; false: that was done before.
+func (w *awayPoll) quit() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.left {
+		return false
+	}
+	w.left = true
 	if w.parked != nil {
 		w.parked()
 	}
-	return !w.left
+	return true
 }
 
 // leave gives the seat up.
 func (w *awayPoll) leave() {
-	if !w.unpark() {
+	if !w.quit() {
 		return
 	}
-	w.mu.Lock()
-	w.left = true
-	w.mu.Unlock()
 	w.c.group.Go("coordinator/unlook", func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, time.Second)
 		defer cancel()
@@ -205,6 +209,7 @@ const (
 	awaitTime = 20 * time.Second // that a request for changes waits at the coordinator
 	seatTime  = time.Minute      // after which a seat that nobody asks for is forgotten
 	awaitFail = 500 * time.Millisecond
+	awaitNews = 20 * time.Millisecond // the poll looks meanwhile, and has a seat then
 )
 
 // What a coordinator says of a seat.
@@ -228,11 +233,14 @@ func (w *awayPoll) await(ctx context.Context) {
 			return
 		case says == seatChanged, err != nil:
 			w.p.wake()
-		}
-		if err == nil {
+		default:
 			continue
 		}
-		t := time.NewTimer(awaitFail) // the poll looks meanwhile, and finds out what is the matter
+		rest := awaitNews
+		if err != nil {
+			rest = awaitFail // the poll looks meanwhile, and finds out what is the matter
+		}
+		t := time.NewTimer(rest)
 		select {
 		case <-t.C:
 		case <-ctx.Done():
@@ -279,6 +287,7 @@ func (s *seats) take(token string, a *actor, member string) (*seat, error) {
 	}
 	if x != nil {
 		x.a.leave(x.p)
+		x.p.wake() // who waits at it asks again, and waits at the new one
 	}
 	x = &seat{a, p, woken, time.Now()}
 	s.by[token] = x

@@ -67,16 +67,17 @@ type Coordinator struct {
 	fixed    bool // the settings are the Config's, whatever the cluster says
 	limits   atomic.Pointer[group.Limits]
 
-	timers  *timers
-	seats   seats
-	metrics counters
-	stopped chan struct{} // closed by Stop
-	once    sync.Once
-	cancel  func()
-	kick    chan struct{} // there is something to follow
-	loading chan struct{} // a slot for each partition that is being read
-	topics  atomic.Pointer[view]
-	retopic atomic.Bool // topics have changed since groups were last told
+	timers   *timers
+	seats    seats
+	sleepers sync.Map // of *poll: that wait without a goroutine for groups of other nodes; to be woken when this one stops
+	metrics  counters
+	stopped  chan struct{} // closed by Stop
+	once     sync.Once
+	cancel   func()
+	kick     chan struct{} // there is something to follow
+	loading  chan struct{} // a slot for each partition that is being read
+	topics   atomic.Pointer[view]
+	retopic  atomic.Bool // topics have changed since groups were last told
 
 	mu      sync.Mutex
 	topic   model.TopicID                  // guarded by mu: the topic of shards
@@ -144,6 +145,7 @@ func (c *Coordinator) Drain() {
 				a.rouse()
 			}
 		}
+		c.sleepers.Range(func(p, _ any) bool { p.(*poll).woken(); return true })
 	})
 }
 

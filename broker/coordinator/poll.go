@@ -64,7 +64,10 @@ type polling struct {
 	suspect atomic.Bool // the guard says that the poll may have to end
 	waiting bool
 	parked  bool
-	timer   *time.Timer // of the wait
+	// placedAt is when the partitions were found, relook wakes the poll to find some anew.
+	placedAt time.Time
+	relook   *time.Timer
+	timer    *time.Timer // of the wait
 }
 
 // errParked ends a turn of a poll that waits without a goroutine.
@@ -335,7 +338,7 @@ func (x *polling) wait(ctx context.Context) (again bool, why End, err error) {
 		}
 		x.timer = time.AfterFunc(left, x.woken)
 		x.suspect.Store(true) // what has ended before the guard was there
-		x.waiting = true
+		x.waiting, x.placedAt = true, time.Now()
 	}
 	for {
 		if over, again, why, err := x.over(ctx); over {
@@ -361,6 +364,10 @@ func (x *polling) rest() {
 	if x.waiting {
 		x.timer.Stop()
 		x.waiting, x.timer = false, nil
+		if x.relook != nil {
+			x.relook.Stop()
+			x.relook = nil
+		}
 	}
 }
 
@@ -376,7 +383,7 @@ func (x *polling) over(ctx context.Context) (over, again bool, why End, err erro
 		return true, false, x.ending(), nil
 	case x.poll.replaced():
 		return true, false, EndReplaced, nil
-	case x.poll.changed.Load():
+	case x.poll.changed.Load(), x.strayed():
 		return true, true, EndRecords, nil
 	case time.Until(x.deadline) <= 0:
 		return true, false, EndRecords, nil
@@ -387,6 +394,39 @@ func (x *polling) over(ctx context.Context) (over, again bool, why End, err erro
 	}
 	return false, false, EndRecords, nil
 }
+
+// strayed tells whether partitions are to be found anew: one is led elsewhere by now, or could not
+// be read where it was found. Nobody tells of the latter when it can be again.
+func (x *polling) strayed() bool {
+	pause := time.Duration(0)
+	for i := range x.sources {
+		switch s := &x.sources[i]; {
+		case s.err == nil && s.replica.Err() != nil:
+			pause = strayPause
+		case pause == 0 && model.HasCode(s.err, model.LeaderUnavailable):
+			pause = lostPause
+		}
+	}
+	if pause == 0 {
+		return false
+	}
+	left := pause - time.Since(x.placedAt)
+	if left <= 0 {
+		return true
+	}
+	if x.relook == nil {
+		x.relook = time.AfterFunc(left, x.woken)
+	} else {
+		x.relook.Reset(left)
+	}
+	return false
+}
+
+// Pauses before partitions are found anew.
+const (
+	strayPause = 200 * time.Millisecond
+	lostPause  = 2 * time.Second
+)
 
 // ending is why a poll that does not wait any more is answered.
 func (x *polling) ending() End {

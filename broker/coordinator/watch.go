@@ -30,8 +30,11 @@ func (c *Coordinator) Watch(groupID, member string, woken func()) *Watch {
 // enter registers the watch with an actor, unless it is there already. One whose place was
 // taken stays out.
 func (w *Watch) enter(a *actor) (*poll, error) {
-	if w.a == a || w.p != nil && w.p.replaced() {
+	switch {
+	case w.a == a || w.p != nil && w.p.replaced():
 		return w.p, nil
+	case w.away != nil && w.away.p.replaced():
+		return w.away.p, nil
 	}
 	p, err := a.enter(&poll{member: w.member, woken: w.woken})
 	if err != nil {

@@ -117,10 +117,16 @@ func (f *feed) run(ctx context.Context) {
 	}
 }
 
-// elsewhere hands partitions on that another node leads by now.
+// elsewhere hands partitions on that another node leads by now. One that nobody leads stays:
+// when somebody does, it is found here.
 func (f *feed) elsewhere(list []*Partition) {
 	for _, p := range list {
-		if at, err := LeaderOf(f.c.meta.Image(), p.Key); err == nil && at.Node == f.node {
+		at, err := LeaderOf(f.c.meta.Image(), p.Key)
+		if err != nil {
+			p.failOnce(err)
+			continue
+		}
+		if at.Node == f.node {
 			continue
 		}
 		f.mu.Lock()
@@ -179,7 +185,11 @@ func (f *feed) ask(ctx context.Context, list []*Partition) error {
 	q := make([]byte, 0, len(list)*watchedBytes)
 	for _, p := range list {
 		at, _ := LeaderOf(f.c.meta.Image(), p.Key) // else the leader refuses it
-		q = appendWatched(q, p.Key, at.Epoch, p.Bounds())
+		known := p.Bounds()
+		if p.hasFailed() { // any answer shows that it is readable again
+			known = partition.Bounds{LogStart: -1, HighWatermark: -1, LastStable: -1}
+		}
+		q = appendWatched(q, p.Key, at.Epoch, known)
 	}
 	b, err := f.c.net.CallBroker(ctx, f.node, MethodWatch, q)
 	if err != nil {

@@ -69,6 +69,22 @@ func (p *Partition) fail(err error) {
 	p.wakeLocked()
 }
 
+// failOnce is fail for what may have been noted already: then nobody is woken.
+func (p *Partition) failOnce(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.failed == nil {
+		p.failed = err
+		p.wakeLocked()
+	}
+}
+
+func (p *Partition) hasFailed() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.failed != nil
+}
+
 func (p *Partition) wakeLocked() {
 	for w := range p.watchers {
 		w.Wake()
@@ -96,11 +112,8 @@ func (p *Partition) Watch(w *partition.Watcher) {
 		p.watchers = map[*partition.Watcher]struct{}{}
 	}
 	p.watchers[w] = struct{}{}
-	first := len(p.watchers) == 1
 	p.mu.Unlock()
-	if first {
-		p.c.follow(p)
-	}
+	p.c.follow(p) // also where others watch: there may have been nobody to tell of it when they came
 }
 
 // Unwatch ends that.

@@ -264,6 +264,7 @@ type sending struct {
 	acks    partition.Acks
 	timeout time.Duration
 	retried bool
+	doubt   bool // an earlier sending got no answer: what was not taken now may have been then
 }
 
 // sendGrace is how much longer than the leader the sender waits.
@@ -286,6 +287,10 @@ func (x *sending) run(ctx context.Context) {
 		}
 		if !x.retried && notTaken(r.Fault.Err) {
 			x.failed(ctx, []*Slice{s}, r.Fault.Err)
+			continue
+		}
+		if x.doubt && notTaken(r.Fault.Err) {
+			x.give(s, r.Fault.Err)
 			continue
 		}
 		s.end(state)
@@ -334,7 +339,7 @@ func (x *sending) failed(ctx context.Context, slices []*Slice, why error) {
 			x.give(s, why)
 		default:
 			s.head.Epoch = now.Epoch
-			again := &sending{c: x.c, at: now, slices: []*Slice{s}, acks: x.acks, timeout: x.timeout, retried: true}
+			again := &sending{c: x.c, at: now, slices: []*Slice{s}, acks: x.acks, timeout: x.timeout, retried: true, doubt: Lost(why)}
 			again.run(ctx)
 		}
 	}
@@ -357,7 +362,7 @@ func (x *sending) refuse(why error) {
 // give ends a slice with an error.
 func (x *sending) give(s *Slice, why error) {
 	switch {
-	case Lost(why):
+	case Lost(why) || x.doubt:
 		why = model.Errorf(model.Timeout, "the connection to node %d, which leads partition %d, was lost, or it did not answer in time: whether the records were stored is not known",
 			x.at.Node, s.Partition).WithOutcome(model.Unknown).WithCause(why)
 	default:

@@ -89,37 +89,50 @@ func (s server) read(ctx context.Context, r peer.Request) ([]byte, error) {
 	a := readAnswer{Ends: endsOf(bounds)}
 	limit := min(q.Limit, bounds.HighWatermark)
 	if q.From >= limit {
-		return join(a)
+		return a.empty(q, bounds)
 	}
 	first, ok, err := p.First(q.From, limit)
-	if err != nil || !ok {
-		return joinOr(a, err)
+	if err != nil {
+		return nil, err
+	}
+	if !ok {
+		return a.empty(q, bounds)
 	}
 	size := int64(first.Size())
 	switch {
 	case size > MaxBatch:
 		return nil, model.Errorf(model.RecordTooLarge, "a batch of %d bytes is read only at its leader", size)
 	case size > q.Most:
-		a.Batch = true
 		b, err := p.Read(nil, q.From, limit, 1)
-		if err != nil || len(b) < record.HeaderSize {
-			return joinOr(a, err)
+		if err != nil {
+			return nil, err
 		}
+		if len(b) < record.HeaderSize {
+			return a.empty(q, bounds)
+		}
+		a.Batch = true
 		return join(a, b[:record.HeaderSize])
 	}
 	b, err := p.Read(make([]byte, 0, min(max(int64(q.Max), size), mostRead)), q.From, limit, min(max(q.Max, 1), mostRead))
 	if err != nil {
 		return nil, err
 	}
-	a.Batch, a.Whole = len(b) > 0, true
+	if len(b) == 0 {
+		return a.empty(q, bounds)
+	}
+	a.Batch, a.Whole = true, true
 	return join(a, b)
 }
 
-func joinOr(head any, err error) ([]byte, error) {
-	if err != nil {
-		return nil, err
+// empty is the answer that nothing is stored up to the limit. Where the limit is one that a leader
+// before has told, and this one does not know to be committed yet, that cannot be said: who reads
+// would pass over what is there.
+func (a *readAnswer) empty(q readRequest, b partition.Bounds) ([]byte, error) {
+	if q.Limit > b.HighWatermark {
+		return nil, model.Errorf(model.LeaderUnavailable, "the leader of partition %d is new and knows records to be committed up to offset %d so far, not up to %d",
+			q.Partition, b.HighWatermark, q.Limit)
 	}
-	return join(head)
+	return join(a)
 }
 
 // watch answers once a partition's offsets are others than the asker knows.
@@ -163,7 +176,8 @@ func (s server) watch(ctx context.Context, r peer.Request) ([]byte, error) {
 	}
 }
 
-// moved are the partitions whose offsets are others than known, or that cannot be read.
+// moved are the partitions whose offsets are beyond those known, or that cannot be read. A new
+// leader's may be below what the one before has told, which is no news.
 func moved(parts []*partition.Partition, known []partition.Bounds) (out []changed) {
 	for i, p := range parts {
 		if p == nil {
@@ -174,7 +188,7 @@ func moved(parts []*partition.Partition, known []partition.Bounds) (out []change
 			continue
 		}
 		b := p.Bounds()
-		if b.HighWatermark != known[i].HighWatermark || b.LastStable != known[i].LastStable || b.LogStart != known[i].LogStart {
+		if b.HighWatermark > known[i].HighWatermark || b.LastStable > known[i].LastStable || b.LogStart > known[i].LogStart {
 			out = append(out, changed{i, endsOf(b)})
 		}
 	}

@@ -97,12 +97,20 @@ func (s server) produce(ctx context.Context, r peer.Request) ([]byte, error) {
 			m.free()
 		}
 	}()
+	refused := map[Key]error{}
 	for i := range x.q.Slices {
 		h := &x.q.Slices[i]
 		if h.Bytes < 0 || h.Bytes > len(body) {
 			return nil, malformed(nil)
 		}
-		if err := x.take(ctx, i, body[:h.Bytes:h.Bytes]); err != nil {
+		err := refused[h.Key]
+		if err == nil {
+			err = x.take(ctx, i, body[:h.Bytes:h.Bytes])
+		}
+		if err != nil {
+			if notTaken(err) { // what is sent again must not come behind what follows it here
+				refused[h.Key] = err
+			}
 			x.slices[i].Err = err
 			x.parts[i] = nil
 			x.done.Discount(1)

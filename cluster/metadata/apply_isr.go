@@ -41,7 +41,8 @@ func (t *tx) alterPartition(leader model.BrokerID, c *PartitionChange) Partition
 			next = append(next, id)
 		}
 	}
-	left := slices.DeleteFunc(slices.Clone(p.ISR), func(id model.BrokerID) bool { return slices.Contains(next, id) })
+	// A leader that leaves by itself cannot go on with its log: it is not eligible.
+	left := slices.DeleteFunc(slices.Clone(p.ISR), func(id model.BrokerID) bool { return id == leader || slices.Contains(next, id) })
 	p.ISR = next
 	p.eligible(topic.Config, left)
 	if !slices.Contains(next, leader) {

@@ -67,7 +67,9 @@ func TestAParkedRequestIsAnsweredOnceItIsWoken(t *testing.T) {
 					k := <-p.parked
 					eventually(t, "the goroutine has ended", func() bool { return asleep(k) })
 					k.Wake()
-					k.Wake()
+					if times == 1 { // else it might be one that the next wait is woken by
+						k.Wake()
+					}
 				}
 				require.False(t, <-p.gone)
 				got := c.answer("GET")
