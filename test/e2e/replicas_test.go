@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -128,12 +129,10 @@ func logBytes(t *testing.T, n *node, topic string, partition int) []byte {
 
 const replicatedPartitions = 3
 
-// TestAcknowledgedRecordsOutliveTheirLeaders kills each of three nodes in turn, without a
-// word, while writers insist on acks=all.
-func TestAcknowledgedRecordsOutliveTheirLeaders(t *testing.T) {
-	t.Parallel()
-	nodes := threeNodes(t)
-	r := &replicated{topic: "flights"}
+// replicate makes a topic with a replica on each of three nodes, once they are one cluster.
+func replicate(t *testing.T, nodes []*node, topic string, minISR int) *replicated {
+	t.Helper()
+	r := &replicated{topic: topic}
 	for _, n := range nodes {
 		r.at = append(r.at, admin(t, n))
 	}
@@ -143,8 +142,17 @@ func TestAcknowledgedRecordsOutliveTheirLeaders(t *testing.T) {
 		return v.states() == "1onliner1 2onliner2 3onliner3"
 	})
 	r.at[0].must(t, "POST", "/v1/topics", map[string]any{
-		"name": r.topic, "partitions": replicatedPartitions, "replication_factor": 3, "config": map[string]any{"min.insync.replicas": "2"},
+		"name": r.topic, "partitions": replicatedPartitions, "replication_factor": 3, "config": map[string]any{"min.insync.replicas": strconv.Itoa(minISR)},
 	}, nil)
+	return r
+}
+
+// TestAcknowledgedRecordsOutliveTheirLeaders kills each of three nodes in turn, without a
+// word, while writers insist on acks=all.
+func TestAcknowledgedRecordsOutliveTheirLeaders(t *testing.T) {
+	t.Parallel()
+	nodes := threeNodes(t)
+	r := replicate(t, nodes, "flights", 2)
 	stop := make(chan struct{})
 	var writers sync.WaitGroup
 	for p := range replicatedPartitions {
@@ -216,18 +224,7 @@ func checkReplicated(t *testing.T, r *replicated, nodes []*node) {
 func TestBelowMinInsyncReplicasWritesAreRefusedAndAllNodesMayFail(t *testing.T) {
 	t.Parallel()
 	nodes := threeNodes(t)
-	r := &replicated{topic: "strict"}
-	for _, n := range nodes {
-		r.at = append(r.at, admin(t, n))
-	}
-	eventually(t, startLimit, "all are there", func() bool {
-		var v clusterView
-		r.at[0].must(t, "GET", "/v1/cluster", nil, &v)
-		return v.states() == "1onliner1 2onliner2 3onliner3"
-	})
-	r.at[0].must(t, "POST", "/v1/topics", map[string]any{
-		"name": r.topic, "partitions": replicatedPartitions, "replication_factor": 3, "config": map[string]any{"min.insync.replicas": "3"},
-	}, nil)
+	r := replicate(t, nodes, "strict", 3)
 	for i := range 10 {
 		for p := range replicatedPartitions {
 			r.write(t, p, fmt.Sprintf("%d-%d", p, i))
