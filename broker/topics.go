@@ -11,6 +11,7 @@ import (
 	"tidewire/broker/operations"
 	"tidewire/broker/partition"
 	"tidewire/cluster/metadata"
+	"tidewire/cluster/placement"
 	"tidewire/internal/model"
 )
 
@@ -91,7 +92,7 @@ func newTopicID() model.TopicID {
 
 // assign spreads the replicas of new partitions over the brokers that may take them.
 func (b *Broker) assign(partitions, rf int) ([][]model.BrokerID, error) {
-	nodes := takers(b.meta.Image())
+	nodes := placement.Takers(b.meta.Image())
 	if rf == 0 {
 		rf = DefaultReplicationFactor(b.meta.Image())
 	}
