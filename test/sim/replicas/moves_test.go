@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"tidewire/cluster/metadata"
+	"tidewire/cluster/placement"
 	"tidewire/internal/model"
 )
 
@@ -66,6 +67,36 @@ func withoutEpoch(before, after *metadata.Image) *metadata.Image {
 	}
 	return edited(after, func(p *metadata.Partition) { p.LeaderEpoch = b.LeaderEpoch })
 }
+
+// moveDrained has the controller move the partition off draining nodes.
+func (w *world) moveDrained() {
+	plan := placement.Drain(w.image(), 1)
+	for _, m := range plan.Moves {
+		if w.altered(metadata.AlterReassignments{Moves: plan.Reassignments()}) {
+			w.wanted = m.To
+			w.done["drains moved the partition"]++
+		} else {
+			w.done["drains refused"]++
+		}
+	}
+	if len(plan.Stuck) > 0 {
+		w.done["drains stuck"]++
+	}
+}
+
+func (w *world) brokerState(from, to metadata.BrokerState) bool {
+	n := w.pick(func(n *node) bool { return w.image().Broker(n.id).State == from })
+	return n != nil && w.propose(metadata.SetBrokerState{ID: n.id, State: to}).Refusal == nil
+}
+
+func (w *world) drain() bool {
+	return w.rnd.IntN(3) == 0 && w.brokerState(metadata.BrokerActive, metadata.BrokerDraining)
+}
+
+func (w *world) undrain() bool { return w.brokerState(metadata.BrokerDraining, metadata.BrokerActive) }
+
+// drained: nothing is left to be moved off draining nodes.
+func (w *world) drained() bool { return len(placement.Drain(w.image(), 1).Moves) == 0 }
 
 func (w *world) cancelMove() bool {
 	m := w.partition().Move

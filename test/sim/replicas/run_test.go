@@ -128,7 +128,7 @@ func (w *world) calm() {
 
 func (w *world) settled() bool {
 	p := w.partition()
-	if p.Move != nil || len(p.ISR) != len(p.Replicas) || p.Leader < 0 {
+	if !w.drained() || p.Move != nil || len(p.ISR) != len(p.Replicas) || p.Leader < 0 {
 		return false
 	}
 	l := w.nodes[p.Leader-1]
@@ -150,7 +150,7 @@ func (w *world) settled() bool {
 var effects = []string{
 	"acknowledged", "leaderships", "truncations", "unsynced records lost", "fenced", "unfenced", "ISR grown", "ISR shrunk",
 	"ISR refused", "resigned", "proposals lost", "messages into the void", "an earlier life refused", "refused for want of replicas",
-	"moves begun", "moves ended", "moves replaced", "moves cancelled", "moves refused", "logs discarded", "preferred leaders elected", "preferred leaders refused",
+	"moves begun", "moves ended", "moves replaced", "moves cancelled", "moves refused", "drains moved the partition", "drains stuck", "logs discarded", "preferred leaders elected", "preferred leaders refused",
 }
 
 // Replicas in a storm keep their promises, and settle when it is over.

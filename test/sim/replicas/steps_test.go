@@ -41,6 +41,8 @@ func steps() []step {
 		{"start", 6, (*world).restart},
 		{"start with an empty disk", 1, (*world).restartEmpty},
 		{"move", 1, (*world).move},
+		{"drain a node", 1, (*world).drain},
+		{"end a drain", 1, (*world).undrain},
 		{"cancel a move", 1, (*world).cancelMove},
 		{"elect the preferred leader", 1, (*world).electPreferred},
 	}
@@ -216,6 +218,7 @@ func (w *world) control() bool {
 		w.done["unfenced"]++
 		w.propose(metadata.UnfenceBroker{ID: id, Epoch: w.image().Broker(id).Epoch})
 	}
+	w.moveDrained()
 	return true
 }
 
