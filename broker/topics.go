@@ -10,6 +10,7 @@ import (
 
 	"tidewire/broker/operations"
 	"tidewire/broker/partition"
+	"tidewire/broker/replication"
 	"tidewire/cluster/metadata"
 	"tidewire/cluster/placement"
 	"tidewire/internal/model"
@@ -250,6 +251,7 @@ type PartitionState struct {
 	partition.Bounds
 	SizeBytes int64
 	Segments  int
+	Followers []replication.FollowerState // what the leader knows of the other replicas
 	Err       error
 }
 
@@ -309,7 +311,7 @@ func (b *Broker) fillPartition(p *PartitionState, local *topic) {
 	if p.Err = parts[p.ID].Err(); p.Err != nil {
 		return
 	}
-	p.Bounds = parts[p.ID].Bounds()
+	p.Bounds, p.Followers = parts[p.ID].Bounds(), parts[p.ID].Followers()
 	if l := local.openLogs()[p.ID]; l != nil {
 		p.SizeBytes, p.Segments = l.Size(), l.Segments()
 		p.Err = l.Failed()
