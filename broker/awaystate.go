@@ -8,6 +8,7 @@ import (
 
 	"tidewire/broker/forward"
 	"tidewire/broker/partition"
+	"tidewire/broker/replication"
 	"tidewire/cluster/metadata"
 	"tidewire/internal/model"
 	"tidewire/storage/log"
@@ -135,7 +136,9 @@ type partitionHere struct {
 	Bounds   partition.Bounds  `json:"bounds"`
 	Size     int64             `json:"size"`
 	Segments int               `json:"segments"`
-	Fault    forward.Fault     `json:"fault,omitzero"`
+
+	Followers []replication.FollowerState `json:"followers,omitempty"`
+	Fault     forward.Fault               `json:"fault,omitzero"`
 }
 
 func (x atHand) describe(ctx context.Context, q describeRequest) (describeAnswer, error) {
@@ -156,7 +159,7 @@ func (x atHand) describe(ctx context.Context, q describeRequest) (describeAnswer
 		for j := range s.Partitions {
 			p := &s.Partitions[j]
 			if p.Leader == x.b.nodeID {
-				h.Partitions = append(h.Partitions, partitionHere{p.ID, p.Bounds, p.SizeBytes, p.Segments, forward.Fault{Err: p.Err}})
+				h.Partitions = append(h.Partitions, partitionHere{p.ID, p.Bounds, p.SizeBytes, p.Segments, p.Followers, forward.Fault{Err: p.Err}})
 			}
 		}
 		a.Topics[i] = h
@@ -228,7 +231,7 @@ func (s *TopicState) merge(node model.BrokerID, h *topicHere) {
 		if p.Leader != node {
 			continue
 		}
-		p.Bounds, p.SizeBytes, p.Segments, p.Err = from.Bounds, from.Size, from.Segments, from.Fault.Err
+		p.Bounds, p.SizeBytes, p.Segments, p.Followers, p.Err = from.Bounds, from.Size, from.Segments, from.Followers, from.Fault.Err
 		if p.Err == nil {
 			s.SizeBytes += p.SizeBytes
 			s.RecordsNow += int64(p.HighWatermark - p.LogStart)

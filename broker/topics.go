@@ -10,7 +10,9 @@ import (
 
 	"tidewire/broker/operations"
 	"tidewire/broker/partition"
+	"tidewire/broker/replication"
 	"tidewire/cluster/metadata"
+	"tidewire/cluster/placement"
 	"tidewire/internal/model"
 )
 
@@ -91,7 +93,7 @@ func newTopicID() model.TopicID {
 
 // assign spreads the replicas of new partitions over the brokers that may take them.
 func (b *Broker) assign(partitions, rf int) ([][]model.BrokerID, error) {
-	nodes := takers(b.meta.Image())
+	nodes := placement.Takers(b.meta.Image())
 	if rf == 0 {
 		rf = DefaultReplicationFactor(b.meta.Image())
 	}
@@ -249,6 +251,7 @@ type PartitionState struct {
 	partition.Bounds
 	SizeBytes int64
 	Segments  int
+	Followers []replication.FollowerState // what the leader knows of the other replicas
 	Err       error
 }
 
@@ -308,7 +311,7 @@ func (b *Broker) fillPartition(p *PartitionState, local *topic) {
 	if p.Err = parts[p.ID].Err(); p.Err != nil {
 		return
 	}
-	p.Bounds = parts[p.ID].Bounds()
+	p.Bounds, p.Followers = parts[p.ID].Bounds(), parts[p.ID].Followers()
 	if l := local.openLogs()[p.ID]; l != nil {
 		p.SizeBytes, p.Segments = l.Size(), l.Segments()
 		p.Err = l.Failed()

@@ -140,7 +140,7 @@ func (a *API) countPartitions(v *ClusterView, t *metadata.Topic) {
 		if p.Leader == metadata.NoLeader || p.Leader == a.cluster.NodeID() && p.Err != nil {
 			v.OfflinePartitions++
 		}
-		if len(p.ISR) < len(p.Replicas) {
+		if len(p.ISR) < len(p.Origin()) { // what a move only adds is not missing
 			v.UnderReplicatedPartitions++
 		}
 		if int64(len(p.ISR)) < t.Config.MinInsyncReplicas {

@@ -66,6 +66,8 @@ type PartitionStateView struct {
 	LeaderEpoch      int32            `json:"leader_epoch"`
 	Replicas         []int32          `json:"replicas"`
 	ISR              []int32          `json:"isr"`
+	Adding           []int32          `json:"adding"`   // replicas that a reassignment adds
+	Removing         []int32          `json:"removing"` // replicas that it takes away in the end
 	LogStartOffset   *int64           `json:"log_start_offset" extensions:"x-nullable"`
 	HighWatermark    *int64           `json:"high_watermark" extensions:"x-nullable"`
 	LastStableOffset *int64           `json:"last_stable_offset" extensions:"x-nullable"`
@@ -135,7 +137,7 @@ func health(s *broker.TopicState) string {
 			return "offline"
 		case int64(len(p.ISR)) < s.Topic.Config.MinInsyncReplicas:
 			worst = "under-min-isr"
-		case len(p.ISR) < len(p.Replicas) && worst == "healthy":
+		case len(p.ISR) < len(p.Origin()) && worst == "healthy":
 			worst = "under-replicated"
 		}
 	}
@@ -205,7 +207,7 @@ func (a *API) topicView(c *route.Call, s *broker.TopicState) TopicView {
 func partitionStateView(c *route.Call, p *broker.PartitionState) PartitionStateView {
 	v := PartitionStateView{
 		Partition: int32(p.ID), LeaderEpoch: int32(p.LeaderEpoch), Replicas: brokerIDs(p.Replicas),
-		ISR: brokerIDs(p.ISR), ReplicaStates: []ReplicaState{},
+		ISR: brokerIDs(p.ISR), Adding: brokerIDs(p.Adding()), Removing: brokerIDs(p.Removing()), ReplicaStates: []ReplicaState{},
 	}
 	if p.Leader != metadata.NoLeader {
 		v.Leader = new(int32(p.Leader))
@@ -218,6 +220,11 @@ func partitionStateView(c *route.Call, p *broker.PartitionState) PartitionStateV
 	v.LastStableOffset, v.LogEndOffset = new(int64(p.LastStable)), new(int64(p.LogEnd))
 	v.SizeBytes, v.Segments = new(p.SizeBytes), new(p.Segments)
 	v.ReplicaStates = append(v.ReplicaStates, ReplicaState{Broker: int32(p.Leader), LogEndOffset: int64(p.LogEnd)})
+	for _, f := range p.Followers {
+		if f.LogEnd >= 0 {
+			v.ReplicaStates = append(v.ReplicaStates, ReplicaState{Broker: int32(f.ID), LogEndOffset: int64(f.LogEnd), Lag: max(int64(p.LogEnd-f.LogEnd), 0)})
+		}
+	}
 	return v
 }
 

@@ -25,6 +25,7 @@ import (
 
 	"tidewire/api/admin"
 	"tidewire/api/groups"
+	moving "tidewire/api/moves"
 	"tidewire/api/ops"
 	"tidewire/api/rest"
 	"tidewire/api/route"
@@ -32,6 +33,7 @@ import (
 	"tidewire/broker"
 	"tidewire/broker/audit"
 	"tidewire/broker/coordinator"
+	"tidewire/broker/moves"
 	"tidewire/broker/quota"
 	"tidewire/cluster"
 	"tidewire/cluster/metadata"
@@ -44,6 +46,7 @@ import (
 	"tidewire/storage/log"
 	"tidewire/storage/record"
 	"tidewire/web"
+	"tidewire/web/starting"
 	"tidewire/web/ws"
 )
 
@@ -56,11 +59,13 @@ type Node struct {
 	hasher *auth.Hasher
 
 	dir      *datadir.Dir
-	listener net.Listener
+	listener *net.TCPListener
+	starting *starting.Server // lends the listener until the node is ready; nil before and after
 	store    *log.Store
 	storage  *lifecycle.Group // of the store
 	cluster  *cluster.Cluster
 	auth     *auth.Auth
+	moves    *moves.Service
 	broker   *broker.Broker
 	groups   *coordinator.Coordinator
 	streams  *ws.Handler
@@ -180,7 +185,7 @@ func (n *Node) listen(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("http-listen: %w", err)
 	}
-	n.listener = l
+	n.listener = l.(*net.TCPListener)
 	n.onStop("the HTTP listener", func(context.Context) error {
 		if err := l.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
 			return err
@@ -192,7 +197,22 @@ func (n *Node) listen(ctx context.Context) error {
 		return err
 	}
 	n.url = n.cfg.HTTP.URL(addr)
+	tlsConfig, err := n.tlsConfig()
+	if err != nil {
+		return err
+	}
+	n.starting = starting.Serve(starting.Config{Listener: n.listener, TLS: tlsConfig, Prefix: n.cfg.HTTP.PathPrefix, Logger: n.logger})
+	n.onStop("the answers while starting", func(context.Context) error { return n.endStarting() })
 	return nil
+}
+
+// endStarting takes the listener back from what answers while the node starts.
+func (n *Node) endStarting() error {
+	s := n.starting
+	if n.starting = nil; s == nil {
+		return nil
+	}
+	return s.End()
 }
 
 func (n *Node) openStore(ctx context.Context) error {
@@ -227,16 +247,20 @@ func (n *Node) startCluster(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	waits := n.starting // may be told of a wait that has just ended
+	waits.Because("it reads its metadata")
 	c, err := cluster.Start(ctx, cluster.Config{
 		Dir: n.dir.Meta(), NodeID: n.cfg.NodeID, Host: host, HTTPAddr: http, Rack: n.cfg.Rack,
 		Version: buildinfo.Version, ClusterName: "tidewire", BootstrapExpect: n.cfg.BootstrapExpect, Network: network,
 		Logger: n.logger, Fatal: n.fatal, Now: n.now, Room: n.makeRoom,
+		Waits: func(what string) { waits.Because("it waits for " + what) },
 	})
 	if err != nil {
 		return err
 	}
 	n.cluster = c
 	n.onStop("the cluster", c.Stop)
+	n.starting.Because("its partitions are being opened")
 	return nil
 }
 
@@ -288,6 +312,9 @@ func (n *Node) startBroker(ctx context.Context) error {
 	n.groups = coordinator.New(coordinator.Config{
 		NodeID: n.cfg.NodeID, Broker: n.broker, Metadata: n.cluster, Logger: n.logger, Group: n.group, Now: n.now, Monotonic: n.mono,
 	})
+	moved, stopNoting := moves.New(moves.Config{Cluster: n.cluster, Broker: n.broker, Account: account, Now: n.now})
+	n.moves = moved
+	n.onStop("the account of moves", func(context.Context) error { stopNoting(); return nil })
 	n.onStop("the broker", func(context.Context) error { n.broker.Stop(); return nil })
 	n.onStop("the group coordinators", func(context.Context) error { n.groups.Stop(); return nil })
 	n.onStop("background work", stopGroup(n.group))
@@ -334,7 +361,7 @@ func (n *Node) startServer(context.Context) error {
 	})
 	doors := admin.New(admin.Config{Service: n.auth.Service, Authz: n.auth.Authorizer, Cluster: n.cluster, Broker: n.broker})
 	past := n.openHistory(metrics)
-	operate := ops.New(ops.Config{Broker: n.broker, Cluster: n.cluster, Now: n.now, History: past.history})
+	operate := ops.New(ops.Config{Broker: n.broker, Cluster: n.cluster, Now: n.now, History: past.history, Moves: n.moves})
 	consumers := groups.New(groups.Config{Groups: n.groups, Broker: n.broker, Authz: n.auth.Authorizer, Logger: n.logger, Inflight: budget})
 	friends := web.AllowedOrigins(n.cfg.HTTP.CORSOrigins)
 	n.streams = ws.New(ws.Config{
@@ -343,12 +370,15 @@ func (n *Node) startServer(context.Context) error {
 		AllowedOrigins: func(r *http.Request) bool { return gate.OwnOrigin(r) || friends(r) },
 	})
 	n.server, err = web.New(web.Config{
-		Gate: gate, Doors: []web.Door{api, doors, operate, consumers}, Streams: web.NewStreams(n.streams), Metrics: metrics, Logger: n.logger, Prefix: n.cfg.HTTP.PathPrefix,
+		Gate: gate, Doors: []web.Door{api, doors, operate, consumers, moving.New(n.moves)}, Streams: web.NewStreams(n.streams), Metrics: metrics, Logger: n.logger, Prefix: n.cfg.HTTP.PathPrefix,
 		CORSOrigins: n.cfg.HTTP.CORSOrigins, TrustedProxies: n.cfg.HTTP.TrustedProxies, TLS: tlsConfig, Now: n.now,
 		MaxConnections: most, Linger: n.linger(),
 	})
 	if err != nil {
 		return err
+	}
+	if err := n.endStarting(); err != nil {
+		return fmt.Errorf("http-listen: %w", err)
 	}
 	n.server.RegisterConnections(registry)
 	n.group.Go("history", past.run)

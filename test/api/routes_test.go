@@ -11,6 +11,7 @@ import (
 
 	"tidewire/api/admin"
 	"tidewire/api/groups"
+	"tidewire/api/moves"
 	"tidewire/api/ops"
 	"tidewire/api/rest"
 	"tidewire/api/route"
@@ -20,7 +21,7 @@ import (
 
 // routes is the real table of a node, streams included.
 func routes() []*route.Route {
-	return slices.Concat(rest.New(rest.Config{Auth: &auth.Auth{}}).Routes(), admin.New(admin.Config{}).Routes(), ops.New(ops.Config{}).Routes(), groups.New(groups.Config{}).Routes(), web.NewStreams(nil).Routes())
+	return slices.Concat(rest.New(rest.Config{Auth: &auth.Auth{}}).Routes(), admin.New(admin.Config{}).Routes(), ops.New(ops.Config{}).Routes(), groups.New(groups.Config{}).Routes(), moves.New(nil).Routes(), web.NewStreams(nil).Routes())
 }
 
 // access is who may use a route.
