@@ -12,8 +12,7 @@ import (
 // ServeCalls has calls of other nodes for what this one leads answered.
 func (b *Broker) ServeCalls(m *forward.Mux) {
 	x := atHand{b}
-	forward.Serve(m, x)
-	b.away.Own(x)
+	forward.Serve(m, b.away, x)
 	forward.Handle(m, forward.MethodKeys, x.keys)
 	forward.HandleBytes(m, forward.MethodStored, x.stored)
 	forward.Handle(m, forward.MethodDelete, x.deleteRecords)

@@ -156,10 +156,11 @@ func (b *Broker) submitBatches(call *produceCall, t *topic, part *partition.Part
 // finishBatches waits for it, and gives what became of it.
 func (b *Broker) finishBatches(ctx context.Context, call *produceCall, req *BatchRequest) (partition.State, error) {
 	why := call.await(ctx, req.Acks, req.Timeout)
-	state := call.state(0, why)
 	if why == nil {
-		b.release(call)
+		b.away.ConfirmSlices(ctx, call.parts, call.slices)
+		defer b.release(call)
 	}
+	state := call.state(0, why)
 	if req.Acks == partition.AcksNone {
 		return state, nil
 	}

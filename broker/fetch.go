@@ -135,7 +135,7 @@ func (b *Broker) begin(ctx context.Context, c Caller, req *FetchRequest) (*fetch
 	}
 	next, err := resolve(part, req.From, req.Isolation)
 	if err != nil {
-		return nil, err
+		return nil, b.away.ConfirmRead(ctx, t.key(req.Partition), part, err)
 	}
 	if err := b.allowFetch(c); err != nil {
 		return nil, err

@@ -120,11 +120,12 @@ func (b *Broker) Produce(ctx context.Context, c Caller, req *ProduceRequest, use
 		return err
 	}
 	why := call.await(ctx, req.Acks, req.Timeout)
+	if why == nil {
+		b.away.ConfirmSlices(ctx, call.parts, call.slices)
+		defer b.release(call)
+	}
 	call.fill(req, why)
 	use(&call.result)
-	if why == nil {
-		b.release(call)
-	}
 	return nil
 }
 

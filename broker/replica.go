@@ -87,6 +87,16 @@ func (r Readable) Resolve(at Position, iso Isolation) (model.Offset, error) {
 	return resolve(r.source(), at, iso)
 }
 
+// Beyond confirms that a position is beyond the log end, by which its reader would be placed anew:
+// nil where it is, leader-unavailable where the next leader may have what this one does not.
+func (r Readable) Beyond(ctx context.Context, at model.Offset) error {
+	err := r.b.away.ConfirmRead(ctx, r.t.key(r.id), r.followed, outOfRange(at, r.Bounds(), at))
+	if model.HasCode(err, model.OffsetOutOfRange) {
+		return nil
+	}
+	return err
+}
+
 // VisibleEnd is the end of what a reader sees.
 func (r Readable) VisibleEnd(iso Isolation) model.Offset { return visibleEnd(r.Bounds(), iso) }
 
@@ -101,7 +111,7 @@ func (r Readable) Read(ctx context.Context, c Caller, req *FetchRequest, visit V
 	part := sourceOf(ctx, r.followed, req.MaxBytes)
 	next, err := resolve(part, req.From, req.Isolation)
 	if err != nil {
-		return FetchInfo{}, err
+		return FetchInfo{}, r.b.away.ConfirmRead(ctx, r.t.key(r.id), part, err)
 	}
 	f := fetching{
 		b: r.b, topic: r.t, part: part, req: req, owner: ownerOf(c), caller: c, visit: visit, patience: memoryPatience,

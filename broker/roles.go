@@ -2,7 +2,6 @@ package broker
 
 import (
 	"context"
-	"time"
 
 	"tidewire/broker/follow"
 	"tidewire/broker/partition"
@@ -48,24 +47,13 @@ func (b *Broker) eachPartition(yield func(*partition.Partition) bool) {
 	})
 }
 
-// releaseLook is how often Release looks whether everything is acknowledged.
-const releaseLook = 2 * time.Millisecond
-
 // Release ends appends on this node, which is about to stop, and waits until what was appended is
 // acknowledged, or ctx ends.
 func (b *Broker) Release(ctx context.Context) {
 	for p := range b.eachPartition {
 		p.Release()
 	}
-	tick := time.NewTicker(releaseLook)
-	defer tick.Stop()
 	for p := range b.eachPartition {
-		for p.Waits() {
-			select {
-			case <-tick.C:
-			case <-ctx.Done():
-				return
-			}
-		}
+		p.AwaitReleased(ctx)
 	}
 }

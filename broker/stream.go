@@ -195,7 +195,7 @@ func (t *StreamTopic) Read(ctx context.Context, req *FetchRequest, visit Visit) 
 	src := sourceOf(ctx, part, req.MaxBytes)
 	next, err := resolve(src, req.From, req.Isolation)
 	if err != nil {
-		return FetchInfo{}, err
+		return FetchInfo{}, t.s.b.away.ConfirmRead(ctx, t.t.key(req.Partition), part, err)
 	}
 	f := fetching{b: t.s.b, topic: t.t, part: src, req: req, owner: ownerOf(t.s.Caller()), visit: visit, info: FetchInfo{NextOffset: next}}
 	err = f.more(ctx)

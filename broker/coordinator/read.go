@@ -67,6 +67,11 @@ func (x *polling) place(ctx context.Context) error {
 		if s.pos.Next != group.NoOffset && s.pos.Next >= b.LogStart && s.pos.Next <= b.LogEnd {
 			continue
 		}
+		if s.pos.Next != group.NoOffset && s.pos.Next > b.LogEnd {
+			if s.err = s.replica.Beyond(ctx, s.pos.Next); s.err != nil {
+				continue
+			}
+		}
 		if b.Unsettled && s.pos.Next == group.NoOffset { // KIP-207: the latest might lie before what others have seen
 			s.err = model.Errorf(model.LeaderUnavailable, "the leader of partition %d of %q is new and does not know yet how far its records are committed", s.pos.Index, s.pos.Name)
 			continue

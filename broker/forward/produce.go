@@ -333,7 +333,7 @@ func (x *sending) ask(ctx context.Context) (a produceAnswer, err error) {
 // the call came.
 func (c *Client) produceAt(ctx context.Context, to model.BrokerID, payload []byte) ([]byte, error) {
 	if own := c.own.Load(); own != nil && to == c.self {
-		return server{*own}.produce(ctx, peer.Request{Method: MethodProduce, Payload: payload})
+		return own.produce(ctx, peer.Request{Method: MethodProduce, Payload: payload})
 	}
 	return c.net.CallBroker(ctx, to, MethodProduce, payload)
 }

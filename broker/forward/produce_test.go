@@ -88,7 +88,7 @@ func (w *world) produce(from model.BrokerID, sequence *partition.Sequence, own L
 	g := lifecycle.New(w.t.Context())
 	c := NewClient(from, w, w, g)
 	if own != nil {
-		c.Own(own)
+		Serve(NewMux(), c, own)
 	}
 	s, err := NewSlice(Key{Topic: topicID}, &partition.Slice{Records: []record.Record{{Value: []byte("v")}}, Select: []int32{0}, Sequence: sequence})
 	require.NoError(w.t, err)
@@ -220,4 +220,35 @@ func TestASliceGoesToThisNodeWhereItLeadsByThen(t *testing.T) {
 		require.Equal(t, 1, own.asked)
 		require.Equal(t, []model.BrokerID{1}, w.asked)
 	})
+}
+
+func TestARefusalByTheLogIsConfirmedByTheMetadata(t *testing.T) {
+	t.Parallel()
+	gap := model.Errorf(model.OutOfOrderSequence, "a gap")
+	unavailable := model.Errorf(model.QuorumUnavailable, "no leader")
+	at := func(w *world) Place { p, _ := LeaderOf(w.Image(), Key{Topic: topicID}); return p }
+	for name, x := range map[string]struct {
+		replicas int
+		before   func(w *world)
+		refusal  error
+		want     model.Code
+	}{
+		"the leader leads":                {2, func(*world) {}, gap, model.OutOfOrderSequence},
+		"another leads":                   {2, func(w *world) { w.fence(1) }, gap, model.LeaderUnavailable},
+		"it was cut off":                  {2, func(w *world) { w.barrier = unavailable }, gap, model.LeaderUnavailable},
+		"a position, and it was cut off":  {2, func(w *world) { w.barrier = unavailable }, model.Errorf(model.OffsetOutOfRange, ""), model.LeaderUnavailable},
+		"what is not by the log":          {2, func(w *world) { w.barrier = unavailable }, model.Errorf(model.StorageFull, ""), model.StorageFull},
+		"of a partition with one replica": {1, func(w *world) { w.barrier = unavailable }, gap, model.OutOfOrderSequence},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, x.replicas)
+			g := lifecycle.New(t.Context())
+			from := at(w)
+			x.before(w)
+			err := NewClient(1, w, w, g).Confirmed(t.Context(), Key{Topic: topicID}, from, x.refusal)
+			require.True(t, model.HasCode(err, x.want), "%v", err)
+			require.NoError(t, g.Stop(time.Minute))
+		})
+	}
 }

@@ -26,11 +26,16 @@ type Local interface {
 }
 
 // server answers requests for partitions that this node leads.
-type server struct{ l Local }
+type server struct {
+	c *Client
+	l Local
+}
 
-// Serve has requests for partitions answered.
-func Serve(m *Mux, l Local) {
-	s := server{l}
+// Serve has requests for partitions answered, also those of this node's own client: what another
+// node led when a call came may be led here when it is sent.
+func Serve(m *Mux, c *Client, l Local) {
+	s := server{c, l}
+	c.own.Store(&s)
 	Handle(m, MethodEnds, s.ends)
 	Handle(m, MethodAt, s.at)
 	Handle(m, MethodAborted, s.aborted)

@@ -121,6 +121,7 @@ func (s server) produce(ctx context.Context, r peer.Request) ([]byte, error) {
 		x.memory = nil // partitions hold slices still
 		return x.answer(why)
 	}
+	x.s.c.ConfirmSlices(ctx, x.parts, x.slices)
 	return x.answer(nil)
 }
 

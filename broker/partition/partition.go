@@ -1,8 +1,10 @@
 package partition
 
 import (
+	"context"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"tidewire/internal/model"
 	"tidewire/storage/dedupe"
@@ -191,7 +193,7 @@ func (p *Partition) Settings() Settings {
 }
 
 // Release ends appends: the node is about to stop, and another is to lead. What was submitted is
-// appended, and answered as before; see Waits.
+// appended, and answered as before; see AwaitReleased.
 func (p *Partition) Release() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -201,8 +203,21 @@ func (p *Partition) Release() {
 	}
 }
 
-// Waits tells whether a leader has records that are not acknowledged yet and yet may be.
-func (p *Partition) Waits() bool {
+// AwaitReleased waits until everything that was appended is acknowledged, or ctx ends.
+func (p *Partition) AwaitReleased(ctx context.Context) {
+	tick := time.NewTicker(2 * time.Millisecond) // it happens once in a process's life
+	defer tick.Stop()
+	for p.waits() {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// waits tells whether a leader has records that are not acknowledged yet and yet may be.
+func (p *Partition) waits() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.lead.Leader && p.closed == nil && p.queue.head() != nil

@@ -377,7 +377,7 @@ func TestAReleasedPartitionAnswersWhatItHasAndTakesNothingMore(t *testing.T) {
 	open := slice(AcksAll, "b")
 	second := submit(f.Partition, open)
 	f.Release()
-	require.True(t, f.Waits())
+	require.True(t, f.waits())
 	late := slice(AcksAll, "c")
 	<-submit(f.Partition, late).Done()
 	require.True(t, model.HasCode(late.Err, model.LeaderUnavailable))
@@ -387,7 +387,7 @@ func TestAReleasedPartitionAnswersWhatItHasAndTakesNothingMore(t *testing.T) {
 	<-second.Done()
 	require.NoError(t, synced.Err)
 	require.NoError(t, open.Err)
-	require.False(t, f.Waits())
+	require.False(t, f.waits())
 }
 
 func TestAbandonTellsWhatIsKnown(t *testing.T) {

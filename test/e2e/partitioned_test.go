@@ -45,6 +45,29 @@ func (a asked) read(node int, topic string) (values []string, hw int64) {
 	return values, got.HighWatermark
 }
 
+// sequenced is an idempotent producer.
+type sequenced struct {
+	asked
+	id, epoch string
+}
+
+func (a asked) producer() sequenced {
+	a.t.Helper()
+	var got struct {
+		ID    int64 `json:"producer_id"`
+		Epoch int64 `json:"producer_epoch"`
+	}
+	require.NoError(a.t, a.c.Await(a.t.Context(), http.MethodPost, "/v1/producers", nil, &got))
+	return sequenced{a, fmt.Sprint(got.ID), fmt.Sprint(got.Epoch)}
+}
+
+// send writes a record under a sequence.
+func (s sequenced) send(node int, value string, sequence int) faults.Answer {
+	return s.c.At(node).Call(s.t.Context(), http.MethodPost, "/v1/topics/isolated/partitions/0/records?timeout_ms=2000",
+		map[string]any{"records": []any{map[string]any{"value": value}}},
+		"Tidewire-Producer-Id", s.id, "Tidewire-Producer-Epoch", s.epoch, "Tidewire-Sequence", fmt.Sprint(sequence))
+}
+
 // leader is who leads the partition, as a node sees it.
 func (a asked) leader(node int, topic string) int {
 	a.t.Helper()
@@ -60,10 +83,13 @@ func TestALeaderThatIsCutOffAcknowledgesNothing(t *testing.T) {
 	w, c := startWorld(t, faults.Setup{Nodes: 3}, "isolated", 1)
 	a := asked{t, w, c}
 	var want []string
-	for i := range 20 {
+	for i := range 19 {
 		want = append(want, fmt.Sprint("before-", i))
 		require.True(t, ok(a.write(1+i%3, "isolated", want[i], 5*time.Second, "all")))
 	}
+	second := a.producer()
+	want = append(want, "before-19")
+	require.True(t, ok(second.send(1, want[19], 0)))
 	old := a.leader(1, "isolated")
 	others := slices.DeleteFunc([]int{1, 2, 3}, func(id int) bool { return id == old })
 	require.NoError(t, w.Isolate(old))
@@ -87,9 +113,16 @@ func TestALeaderThatIsCutOffAcknowledgesNothing(t *testing.T) {
 		want = append(want, fmt.Sprint("after-", i))
 		require.True(t, ok(a.write(others[i%2], "isolated", want[20+i], 5*time.Second, "all")))
 	}
+	x := second.send(others[0], "after-20", 1)
+	require.True(t, ok(x), "%s", &x)
+	want = append(want, "after-20")
 	shown, _ = a.read(old, "isolated")
 	require.Equal(t, want[:20], shown, "the one that is cut off knows nothing of it")
 	require.False(t, ok(a.write(old, "isolated", "doubtful-late", 500*time.Millisecond, "all")))
+	x = c.At(old).Call(t.Context(), http.MethodGet, "/v1/topics/isolated/partitions/0/records?offset=40", nil)
+	require.Equal(t, http.StatusServiceUnavailable, x.Status, "that nothing is there it cannot say: %s", &x)
+	x = second.send(old, "doubtful-third", 2)
+	require.True(t, x.Problem().Retryable, "nor that a sequence has a gap: %s", &x)
 
 	require.NoError(t, w.Heal())
 	ctx, cancel := context.WithTimeout(t.Context(), startLimit)
