@@ -8,6 +8,7 @@ import (
 
 	"tidewire/broker/forward"
 	"tidewire/broker/partition"
+	"tidewire/broker/replication"
 	"tidewire/cluster/metadata"
 	"tidewire/internal/model"
 	"tidewire/storage/log"
@@ -131,11 +132,12 @@ type topicHere struct {
 }
 
 type partitionHere struct {
-	ID       model.PartitionID `json:"id"`
-	Bounds   partition.Bounds  `json:"bounds"`
-	Size     int64             `json:"size"`
-	Segments int               `json:"segments"`
-	Fault    forward.Fault     `json:"fault,omitzero"`
+	ID       model.PartitionID           `json:"id"`
+	Bounds   partition.Bounds            `json:"bounds"`
+	Size     int64                       `json:"size"`
+	Segments int                         `json:"segments"`
+	Fault    forward.Fault               `json:"fault,omitzero"`
+	Others   []replication.FollowerState `json:"followers"`
 }
 
 func (x atHand) describe(ctx context.Context, q describeRequest) (describeAnswer, error) {
@@ -156,7 +158,7 @@ func (x atHand) describe(ctx context.Context, q describeRequest) (describeAnswer
 		for j := range s.Partitions {
 			p := &s.Partitions[j]
 			if p.Leader == x.b.nodeID {
-				h.Partitions = append(h.Partitions, partitionHere{p.ID, p.Bounds, p.SizeBytes, p.Segments, forward.Fault{Err: p.Err}})
+				h.Partitions = append(h.Partitions, partitionHere{p.ID, p.Bounds, p.SizeBytes, p.Segments, forward.Fault{Err: p.Err}, p.Followers})
 			}
 		}
 		a.Topics[i] = h
@@ -228,7 +230,7 @@ func (s *TopicState) merge(node model.BrokerID, h *topicHere) {
 		if p.Leader != node {
 			continue
 		}
-		p.Bounds, p.SizeBytes, p.Segments, p.Err = from.Bounds, from.Size, from.Segments, from.Fault.Err
+		p.Bounds, p.SizeBytes, p.Segments, p.Err, p.Followers = from.Bounds, from.Size, from.Segments, from.Fault.Err, from.Others
 		if p.Err == nil {
 			s.SizeBytes += p.SizeBytes
 			s.RecordsNow += int64(p.HighWatermark - p.LogStart)

@@ -246,10 +246,8 @@ func (b *Broker) TopicConfig(ctx context.Context, c Caller, name string) (*metad
 type PartitionState struct {
 	ID model.PartitionID
 	metadata.Partition
-	partition.Bounds
-	SizeBytes int64
-	Segments  int
-	Err       error
+	partition.Description
+	Err error
 }
 
 // TopicState is a topic with the state of its partitions.
@@ -308,7 +306,7 @@ func (b *Broker) fillPartition(p *PartitionState, local *topic) {
 	if p.Err = parts[p.ID].Err(); p.Err != nil {
 		return
 	}
-	p.Bounds = parts[p.ID].Bounds()
+	p.Bounds, p.Followers = parts[p.ID].Bounds(), parts[p.ID].Followers()
 	if l := local.openLogs()[p.ID]; l != nil {
 		p.SizeBytes, p.Segments = l.Size(), l.Segments()
 		p.Err = l.Failed()

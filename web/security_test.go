@@ -12,6 +12,7 @@ import (
 	"tidewire/api/admin"
 	"tidewire/api/groups"
 	"tidewire/api/ops"
+	"tidewire/api/partitions"
 	"tidewire/api/rest"
 	"tidewire/auth"
 	"tidewire/web"
@@ -31,7 +32,7 @@ func securityTable() string {
 	api := rest.New(rest.Config{Auth: &auth.Auth{}, Logger: slog.New(slog.DiscardHandler)})
 	var b strings.Builder
 	b.WriteString("| method and path | takes |\n|---|---|\n")
-	for _, r := range slices.Concat(api.Routes(), admin.New(admin.Config{}).Routes(), ops.New(ops.Config{}).Routes(), groups.New(groups.Config{}).Routes(), web.NewStreams(nil).Routes()) {
+	for _, r := range slices.Concat(api.Routes(), admin.New(admin.Config{}).Routes(), ops.New(ops.Config{}).Routes(), groups.New(groups.Config{}).Routes(), partitions.New(partitions.Config{}).Routes(), web.NewStreams(nil).Routes()) {
 		needs := r.Needs
 		switch {
 		case !r.Built():

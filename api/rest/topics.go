@@ -2,12 +2,15 @@ package rest
 
 import (
 	"net/http"
+	"slices"
 	"strconv"
 
 	"tidewire/api/problem"
 	"tidewire/api/route"
 	"tidewire/broker"
 	"tidewire/broker/audit"
+	"tidewire/broker/health"
+	"tidewire/broker/replication"
 	"tidewire/cluster/metadata"
 	"tidewire/internal/model"
 )
@@ -76,12 +79,15 @@ type PartitionStateView struct {
 	Error            *problem.Problem `json:"error" extensions:"x-nullable"`
 }
 
-// ReplicaState is what the leader knows of a replica.
+// ReplicaState is what the leader knows of a replica. Offsets are null where it has not heard
+// of it since it leads.
 type ReplicaState struct {
 	Broker         int32  `json:"broker"`
-	LogEndOffset   int64  `json:"log_end_offset"`
-	Lag            int64  `json:"lag"`                                       // in records, behind the leader's log end
-	LastCaughtUpMs *int64 `json:"last_caught_up_ms" extensions:"x-nullable"` // when it last was at the log end, ms since 1970
+	InSync         bool   `json:"in_sync"`
+	LogEndOffset   *int64 `json:"log_end_offset" extensions:"x-nullable"`
+	StableOffset   *int64 `json:"stable_offset" extensions:"x-nullable"`     // up to which it is synced to the disk; null for the leader
+	Lag            *int64 `json:"lag" extensions:"x-nullable"`               // in records, behind the leader's log end
+	LastCaughtUpMs *int64 `json:"last_caught_up_ms" extensions:"x-nullable"` // when it last was at the log end, ms since 1970; null for the leader
 }
 
 // TopicDeletion is what deleting a topic takes along.
@@ -125,21 +131,14 @@ func (a *API) topicActions(c *route.Call, name string) []string {
 	return out
 }
 
-// health sums up a topic's partitions: the worst one counts.
-func health(s *broker.TopicState) string {
-	worst := "healthy"
+// topicHealth sums up a topic's partitions: the worst one counts.
+func (a *API) topicHealth(s *broker.TopicState) string {
+	worst, seen := health.Healthy, health.Seen(a.cluster.Seen())
 	for i := range s.Partitions {
 		p := &s.Partitions[i]
-		switch {
-		case p.Leader == metadata.NoLeader || p.Err != nil:
-			return "offline"
-		case int64(len(p.ISR)) < s.Topic.Config.MinInsyncReplicas:
-			worst = "under-min-isr"
-		case len(p.ISR) < len(p.Replicas) && worst == "healthy":
-			worst = "under-replicated"
-		}
+		worst = max(worst, health.Of(&p.Partition, s.Topic.Config.MinInsyncReplicas, seen, p.Err != nil).State)
 	}
-	return worst
+	return worst.String()
 }
 
 // topicStates are the states of topics of one list, asked for together.
@@ -166,7 +165,7 @@ func (a *API) topicItem(c *route.Call, s *broker.TopicState) TopicItem {
 	t := s.Topic
 	it := TopicItem{
 		Name: t.Name, ID: t.ID.String(), Internal: t.Internal, Partitions: len(t.Partitions),
-		ReplicationFactor: t.ReplicationFactor(), Health: health(s), SizeBytes: s.SizeBytes, Records: s.RecordsNow,
+		ReplicationFactor: t.ReplicationFactor(), Health: a.topicHealth(s), SizeBytes: s.SizeBytes, Records: s.RecordsNow,
 		BytesInPerS: s.BytesInPerS, BytesOutPerS: s.OutPerS, RetentionMs: t.Config.RetentionMs,
 		CleanupPolicy: cleanupPolicy(t.Config.CleanupPolicy), Actions: a.topicActions(c, t.Name), ETag: string(t.ETag()),
 	}
@@ -193,16 +192,16 @@ func (a *API) topicView(c *route.Call, s *broker.TopicState) TopicView {
 	t := s.Topic
 	v := TopicView{
 		Name: t.Name, ID: t.ID.String(), Internal: t.Internal, ReplicationFactor: t.ReplicationFactor(),
-		Health: health(s), CreatedAt: route.TimeOfMillis(t.CreatedAt), Partitions: make([]PartitionStateView, len(s.Partitions)),
+		Health: a.topicHealth(s), CreatedAt: route.TimeOfMillis(t.CreatedAt), Partitions: make([]PartitionStateView, len(s.Partitions)),
 		Actions: a.topicActions(c, t.Name), ETag: string(t.ETag()),
 	}
 	for i := range s.Partitions {
-		v.Partitions[i] = partitionStateView(c, &s.Partitions[i])
+		v.Partitions[i] = a.partitionStateView(c, &s.Partitions[i])
 	}
 	return v
 }
 
-func partitionStateView(c *route.Call, p *broker.PartitionState) PartitionStateView {
+func (a *API) partitionStateView(c *route.Call, p *broker.PartitionState) PartitionStateView {
 	v := PartitionStateView{
 		Partition: int32(p.ID), LeaderEpoch: int32(p.LeaderEpoch), Replicas: brokerIDs(p.Replicas),
 		ISR: brokerIDs(p.ISR), ReplicaStates: []ReplicaState{},
@@ -217,8 +216,31 @@ func partitionStateView(c *route.Call, p *broker.PartitionState) PartitionStateV
 	v.LogStartOffset, v.HighWatermark = new(int64(p.LogStart)), new(int64(p.HighWatermark))
 	v.LastStableOffset, v.LogEndOffset = new(int64(p.LastStable)), new(int64(p.LogEnd))
 	v.SizeBytes, v.Segments = new(p.SizeBytes), new(p.Segments)
-	v.ReplicaStates = append(v.ReplicaStates, ReplicaState{Broker: int32(p.Leader), LogEndOffset: int64(p.LogEnd)})
+	v.ReplicaStates = replicaStates(p, a.now().UnixMilli())
 	return v
+}
+
+// replicaStates are those of the leader and of its followers, in the order of the replicas.
+func replicaStates(p *broker.PartitionState, nowMs int64) []ReplicaState {
+	out := []ReplicaState{}
+	for _, id := range p.Replicas {
+		r := ReplicaState{Broker: int32(id), InSync: slices.Contains(p.ISR, id)}
+		i := slices.IndexFunc(p.Followers, func(f replication.FollowerState) bool { return f.ID == id })
+		switch {
+		case id == p.Leader:
+			r.LogEndOffset, r.Lag = new(int64(p.LogEnd)), new(int64(0))
+		case i >= 0:
+			f := p.Followers[i]
+			r.LastCaughtUpMs = new(nowMs - f.BehindMs)
+			if f.LogEnd >= 0 {
+				// It may have fetched since the end was looked at.
+				r.LogEndOffset, r.StableOffset = new(int64(f.LogEnd)), new(int64(max(f.StableEnd, 0)))
+				r.Lag = new(max(int64(p.LogEnd-f.LogEnd), 0))
+			}
+		}
+		out = append(out, r)
+	}
+	return out
 }
 
 func brokerIDs(ids []model.BrokerID) []int32 {

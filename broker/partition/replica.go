@@ -263,6 +263,15 @@ func (p *Partition) Proposed(q replication.Proposal, refused bool) {
 	p.rep.lead.Unanswered(q, p.rep.role.Clock())
 }
 
+// Description is a partition as its leader can tell of it.
+type Description struct {
+	Bounds
+	SizeBytes int64
+	Segments  int
+	// Followers are the other replicas; nil where another node leads.
+	Followers []replication.FollowerState
+}
+
 // Followers are the states of the other replicas as this leader sees them; nil elsewhere.
 func (p *Partition) Followers() []replication.FollowerState {
 	p.mu.Lock()

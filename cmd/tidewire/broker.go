@@ -12,7 +12,7 @@ func (a *app) brokerCommand() *cobra.Command {
 	return group("broker", "Look at the cluster's nodes", a.brokerList(), a.brokerDescribe())
 }
 
-var brokerColumns = []string{"id", "host", "rack", "state", "leaders", "replicas", "version", "disk_free_bytes"}
+var brokerColumns = []string{"id", "host", "rack", "state", "role", "leaders", "replicas", "version", "disk_free_bytes"}
 
 func (a *app) brokerList() *cobra.Command {
 	return a.listCommand("list", "List brokers", "/v1/brokers", brokerColumns...)
