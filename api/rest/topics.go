@@ -65,6 +65,7 @@ type TopicView struct {
 // are null and error says why.
 type PartitionStateView struct {
 	Partition        int32            `json:"partition"`
+	Health           string           `json:"health" enums:"healthy,under-replicated,under-min-isr,offline"`
 	Leader           *int32           `json:"leader" extensions:"x-nullable"`
 	LeaderEpoch      int32            `json:"leader_epoch"`
 	Replicas         []int32          `json:"replicas"`
@@ -133,12 +134,21 @@ func (a *API) topicActions(c *route.Call, name string) []string {
 
 // topicHealth sums up a topic's partitions: the worst one counts.
 func (a *API) topicHealth(s *broker.TopicState) string {
-	worst, seen := health.Healthy, health.Seen(a.cluster.Seen())
-	for i := range s.Partitions {
-		p := &s.Partitions[i]
-		worst = max(worst, health.Of(&p.Partition, s.Topic.Config.MinInsyncReplicas, seen, p.Err != nil).State)
+	worst := health.Healthy
+	for _, h := range a.partitionHealths(s) {
+		worst = max(worst, h)
 	}
 	return worst.String()
+}
+
+func (a *API) partitionHealths(s *broker.TopicState) []health.State {
+	seen := health.Seen(a.cluster.Seen())
+	out := make([]health.State, len(s.Partitions))
+	for i := range s.Partitions {
+		p := &s.Partitions[i]
+		out[i] = health.Of(&p.Partition, s.Topic.Config.MinInsyncReplicas, seen, p.Err != nil).State
+	}
+	return out
 }
 
 // topicStates are the states of topics of one list, asked for together.
@@ -195,8 +205,9 @@ func (a *API) topicView(c *route.Call, s *broker.TopicState) TopicView {
 		Health: a.topicHealth(s), CreatedAt: route.TimeOfMillis(t.CreatedAt), Partitions: make([]PartitionStateView, len(s.Partitions)),
 		Actions: a.topicActions(c, t.Name), ETag: string(t.ETag()),
 	}
-	for i := range s.Partitions {
+	for i, h := range a.partitionHealths(s) {
 		v.Partitions[i] = a.partitionStateView(c, &s.Partitions[i])
+		v.Partitions[i].Health = h.String()
 	}
 	return v
 }

@@ -70,6 +70,7 @@ export const pages = [
   "groups/none-of-this-name",
   "nodes",
   "nodes/1",
+  "replication",
   "api",
   "api?open=resetGroupOffsets",
   "quotas",

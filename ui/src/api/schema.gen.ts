@@ -1952,6 +1952,8 @@ export interface components {
         };
         PartitionState: {
             error: components["schemas"]["Problem"] | null;
+            /** @enum {string} */
+            health: "healthy" | "under-replicated" | "under-min-isr" | "offline";
             /** Format: int64 */
             high_watermark: number | null;
             isr: number[];

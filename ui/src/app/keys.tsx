@@ -6,6 +6,8 @@ const rows: [string, Key][] = [
   ["g t", "keys.topics"],
   ["g o", "keys.overview"],
   ["g c", "keys.groups"],
+  ["g n", "keys.nodes"],
+  ["g r", "keys.replication"],
   ["g a", "keys.access"],
   ["/", "keys.search"],
   ["j k", "keys.move"],

@@ -1,17 +1,22 @@
-import { Badge, Button, Checkbox, Group, Modal, NumberInput, Stack, Table, Text, Tooltip } from "@mantine/core";
+import { Badge, Button, Checkbox, Group, Modal, NumberInput, Stack, Switch, Table, Text, Tooltip } from "@mantine/core";
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { useParams } from "@tanstack/react-router";
 import { useState } from "react";
 import { api, take } from "../api/client";
 import { type Topic, topicQuery } from "../app/queries";
-import { useT } from "../i18n";
-import { bytes, count } from "../lib/format";
+import { partitionsSearch, usePageSearch } from "../app/search";
+import { nodeNow } from "../app/session";
+import { type Key, useT } from "../i18n";
+import { type ReplicaRow, replicaRows } from "../lib/cluster";
+import { bytes, count, duration } from "../lib/format";
 import { CopyAs, quote } from "../parts/copy";
 import { Danger } from "../parts/danger";
 import { GatedButton, useMay } from "../parts/gate";
+import { HealthBadge } from "../parts/health";
 import { Link } from "../parts/link";
+import { NodeLink } from "../parts/nodes";
 import { Scroll } from "../parts/scroll";
-import { Failure, Loaded } from "../parts/states";
+import { Empty, Failure, Loaded } from "../parts/states";
 import { done } from "../parts/toast";
 
 export function PartitionsPage() {
@@ -19,6 +24,7 @@ export function PartitionsPage() {
   const { topic } = useParams({ strict: false }) as { topic: string };
   const state = useQuery(topicQuery(topic));
   const may = useMay(state.data?.actions, `topic:${topic}`);
+  const [search, change] = usePageSearch(partitionsSearch);
   const [growing, setGrowing] = useState(false);
   const [cutting, setCutting] = useState(false);
   return (
@@ -38,7 +44,14 @@ export function PartitionsPage() {
               json={() => data.partitions}
             />
           </Group>
-          <PartitionTable topic={topic} data={data} />
+          {data.health !== "healthy" && (
+            <Switch
+              label={t("partitions.onlyUnhealthy")}
+              checked={search.unhealthy === "true"}
+              onChange={(e) => change({ unhealthy: e.currentTarget.checked ? "true" : undefined }, { replace: true })}
+            />
+          )}
+          <PartitionTable topic={topic} data={data} unhealthy={search.unhealthy === "true" && data.health !== "healthy"} />
           {growing && <Grow topic={data} close={() => setGrowing(false)} />}
           {cutting && <Cut topic={data} close={() => setCutting(false)} />}
         </Stack>
@@ -47,75 +60,135 @@ export function PartitionsPage() {
   );
 }
 
-function PartitionTable({ topic, data }: { topic: string; data: Topic }) {
+/** How many rows are shown at once. */
+const most = 200;
+
+function PartitionTable({ topic, data, unhealthy }: { topic: string; data: Topic; unhealthy: boolean }) {
+  const t = useT();
+  const [shown, setShown] = useState(most);
+  const rows = unhealthy ? data.partitions.filter((p) => p.health !== "healthy") : data.partitions;
+  if (rows.length === 0) return <Empty title={t("partitions.allHealthy")} />;
+  return (
+    <>
+      <Scroll label={t("topic.partitions")}>
+        <Table miw={960} verticalSpacing="sm">
+          <Table.Thead>
+            <Table.Tr>
+              <Table.Th>{t("topic.partition")}</Table.Th>
+              <Table.Th>{t("topic.health")}</Table.Th>
+              <Table.Th>{t("partitions.leader")}</Table.Th>
+              <Table.Th ta="right">{t("partitions.epoch")}</Table.Th>
+              <Table.Th>{t("partitions.isr")}</Table.Th>
+              <Table.Th ta="right">{t("partitions.start")}</Table.Th>
+              <Table.Th ta="right">
+                <Tooltip label={t("partitions.hwText")}>
+                  <span>{t("partitions.hw")}</span>
+                </Tooltip>
+              </Table.Th>
+              <Table.Th ta="right">{t("partitions.end")}</Table.Th>
+              <Table.Th>{t("partitions.replicas")}</Table.Th>
+              <Table.Th ta="right">{t("topic.size")}</Table.Th>
+            </Table.Tr>
+          </Table.Thead>
+          <Table.Tbody>
+            {rows.slice(0, shown).map((p) => (
+              <PartitionRow key={p.partition} topic={topic} p={p} />
+            ))}
+          </Table.Tbody>
+        </Table>
+      </Scroll>
+      {rows.length > shown && (
+        <Group>
+          <Button variant="default" size="compact-sm" onClick={() => setShown(shown + 5 * most)}>
+            {t("offsets.more", { n: rows.length - shown })}
+          </Button>
+        </Group>
+      )}
+    </>
+  );
+}
+
+function PartitionRow({ topic, p }: { topic: string; p: Topic["partitions"][number] }) {
+  const t = useT();
+  const error = p.error as { detail?: string } | null;
+  return (
+    <Table.Tr style={{ verticalAlign: "top" }}>
+      <Table.Td>
+        <Link
+          to="/topics/$topic/messages"
+          params={{ topic }}
+          search={{ seek: "offset", partition: p.partition, offset: p.log_start_offset ?? 0 }}
+          className="tw-link"
+        >
+          {p.partition}
+        </Link>
+      </Table.Td>
+      <Table.Td maw={260}>
+        <HealthBadge health={p.health} />
+        {error && (
+          <Text size="xs" className="tw-bad">
+            {error.detail}
+          </Text>
+        )}
+      </Table.Td>
+      <Table.Td>
+        {p.leader === null ? (
+          <Badge color="red" tt="none">
+            {t("partitions.noLeader")}
+          </Badge>
+        ) : (
+          <NodeLink node={p.leader} />
+        )}
+      </Table.Td>
+      <Table.Td ta="right">{p.leader_epoch}</Table.Td>
+      <Table.Td>{p.isr.join(", ") || "–"}</Table.Td>
+      <Table.Td ta="right">{p.log_start_offset ?? "–"}</Table.Td>
+      <Table.Td ta="right">{p.high_watermark ?? "–"}</Table.Td>
+      <Table.Td ta="right">{p.log_end_offset ?? "–"}</Table.Td>
+      <Table.Td>
+        <ReplicaList of={p} />
+      </Table.Td>
+      <Table.Td ta="right" style={{ whiteSpace: "nowrap" }}>
+        {bytes(p.size_bytes)}
+        {p.segments !== null && (
+          <Text size="xs" c="dimmed" span display="block">
+            {t("partitions.segmentCount", { n: count(p.segments) })}
+          </Text>
+        )}
+      </Table.Td>
+    </Table.Tr>
+  );
+}
+
+const roles: Record<ReplicaRow["role"], [Key, string]> = {
+  leader: ["replica.leader", "teal"],
+  "in-sync": ["replica.inSync", "teal"],
+  "out-of-sync": ["replica.outOfSync", "red"],
+};
+
+/** Each replica with its log end and its lag, as the leader knows them. */
+function ReplicaList({ of }: { of: Topic["partitions"][number] }) {
   const t = useT();
   return (
-    <Scroll label={t("topic.partitions")}>
-      <Table miw={980} striped>
-        <Table.Thead>
-          <Table.Tr>
-            <Table.Th>{t("topic.partition")}</Table.Th>
-            <Table.Th>{t("partitions.leader")}</Table.Th>
-            <Table.Th>{t("partitions.replicas")}</Table.Th>
-            <Table.Th>{t("partitions.isr")}</Table.Th>
-            <Table.Th ta="right">{t("partitions.start")}</Table.Th>
-            <Table.Th ta="right">
-              <Tooltip label={t("partitions.hwText")}>
-                <span>{t("partitions.hw")}</span>
-              </Tooltip>
-            </Table.Th>
-            <Table.Th ta="right">{t("partitions.end")}</Table.Th>
-            <Table.Th ta="right">{t("topic.size")}</Table.Th>
-            <Table.Th ta="right">{t("partitions.segments")}</Table.Th>
-            <Table.Th ta="right">{t("partitions.epoch")}</Table.Th>
-            <Table.Th>{t("partitions.lag")}</Table.Th>
-          </Table.Tr>
-        </Table.Thead>
-        <Table.Tbody>
-          {data.partitions.map((p) => {
-            const error = p.error as { detail?: string } | null;
-            return (
-              <Table.Tr key={p.partition}>
-                <Table.Td>
-                  <Link
-                    to="/topics/$topic/messages"
-                    params={{ topic }}
-                    search={{ seek: "offset", partition: p.partition, offset: p.log_start_offset ?? 0 }}
-                    className="tw-link"
-                  >
-                    {p.partition}
-                  </Link>
-                </Table.Td>
-                <Table.Td>
-                  {p.leader ?? (
-                    <Badge color="red" tt="none">
-                      {t("partitions.noLeader")}
-                    </Badge>
-                  )}
-                </Table.Td>
-                <Table.Td>{p.replicas.join(", ")}</Table.Td>
-                <Table.Td>{p.isr.join(", ")}</Table.Td>
-                <Table.Td ta="right">{p.log_start_offset ?? "–"}</Table.Td>
-                <Table.Td ta="right">{p.high_watermark ?? "–"}</Table.Td>
-                <Table.Td ta="right">{p.log_end_offset ?? "–"}</Table.Td>
-                <Table.Td ta="right">{bytes(p.size_bytes)}</Table.Td>
-                <Table.Td ta="right">{count(p.segments)}</Table.Td>
-                <Table.Td ta="right">{p.leader_epoch ?? "–"}</Table.Td>
-                <Table.Td>
-                  {error ? (
-                    <Text size="sm" c="red.9" component="span">
-                      {error.detail}
-                    </Text>
-                  ) : (
-                    (p.replica_states ?? []).map((r) => `${r.broker}: ${count(r.lag)}`).join(" · ")
-                  )}
-                </Table.Td>
-              </Table.Tr>
-            );
-          })}
-        </Table.Tbody>
-      </Table>
-    </Scroll>
+    <ul className="tw-replicas" aria-label={t("partitions.replicas")}>
+      {replicaRows(of, nodeNow()).map((r) => {
+        const [role, color] = roles[r.role];
+        return (
+          <li key={r.broker}>
+            <NodeLink node={r.broker} />
+            <Badge variant="dot" color={color} tt="none" size="sm">
+              {t(role)}
+            </Badge>
+            <span className="tw-num">{r.end === null ? t("replica.unknown") : t("replica.end", { end: r.end, lag: count(r.lag) })}</span>
+            {r.behindMs !== null && r.role === "out-of-sync" && (
+              <Text size="xs" c="dimmed" span>
+                {t("replica.behind", { time: duration(r.behindMs) })}
+              </Text>
+            )}
+          </li>
+        );
+      })}
+    </ul>
   );
 }
 
