@@ -27,7 +27,7 @@ preflight: ## name in one line what this machine lacks
 run: build ## build a node and start it for development, with its data in ./data
 	@exec bin/tidewire serve --dev --data-dir $(DATA)
 
-cluster: build ## build a node and start three of them as one cluster, with their data in ./data/cluster
+cluster: build ## build a node and start three of them as one cluster, with their data in ./data/cluster; see scripts/cluster
 	@exec scripts/cluster bin/tidewire $(DATA)/cluster
 
 build: preflight ui ## build bin/tidewire, with the console in it

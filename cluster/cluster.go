@@ -57,6 +57,9 @@ type Config struct {
 	// Room makes room on the disk for so many bytes, where it can, and returns the free
 	// bytes. It is called before each write of metadata. nil: there is room.
 	Room func(need int64) int64
+	// Waits is told again and again what the start of the node waits for, such as "1 more
+	// nodes: 2 of 3 are there". nil: nobody is.
+	Waits func(what string)
 }
 
 // Cluster is this node's part in the metadata quorum. All methods are safe for

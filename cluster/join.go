@@ -43,7 +43,11 @@ func (c *Cluster) joinLoop(ctx context.Context, fail func(error)) {
 			if err := c.findTwin(ctx); err != nil {
 				fail(err)
 			}
-			c.tell(said, "waiting", "the node is starting and waits", "for", c.waitsFor())
+			wait := c.waitsFor()
+			if c.cfg.Waits != nil {
+				c.cfg.Waits(wait)
+			}
+			c.tell(said, "waiting", "the node is starting and waits", "for", wait)
 		} else {
 			tick.Reset(rejoinEvery)
 		}

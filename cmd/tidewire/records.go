@@ -26,7 +26,10 @@ func (a *app) produceCommand() *cobra.Command {
 			`  {"key":…, "value":…, "headers":…, "partition":…, "timestamp":…}, or what "consume" printed;` + "\n" +
 			"with --format lines, each line is the value of a record; with --format raw all of standard input is one\n" +
 			"value, of any bytes. Records keep their order. Reading stops at the first line that is no record and at\n" +
-			"the first request that fails; standard error then says exactly how many records were stored.",
+			"the first request that fails; standard error then says exactly how many records were stored.\n" +
+			"A request that gets no answer, or one that may become better, is sent again for two minutes; it is\n" +
+			"stored once all the same (Idempotency-Key). With --once=false, and with --acks none, only what was\n" +
+			"certainly not stored is sent again.",
 		Example: "  tidewire produce flights < flights.ndjson\n  tail -F app.log | tidewire produce logs --format lines\n" +
 			"  tidewire produce images --format raw --key logo --header type=image/png < logo.png",
 		Args: cobra.ExactArgs(1),
@@ -47,6 +50,7 @@ func (a *app) produceCommand() *cobra.Command {
 	c.Flags().StringVar(&o.KeyField, "key-field", "", "take each record's key from this field of its value, a JSON object")
 	fixed.add(c)
 	acksFlag(c, &o.Acks)
+	c.Flags().BoolVar(&o.Once, "once", true, "store records once, though their request is sent again; the topic's dedupe.window.ms is for how long")
 	c.Flags().IntVar(&o.Batch, "batch-size", 1000, "most records in one request")
 	c.Flags().IntVar(&linger, "linger-ms", 50, "how long a batch waits to become full")
 	return c
@@ -120,6 +124,13 @@ func (a *app) produce(ctx context.Context, c *client.Client, o client.ProduceOpt
 				fmt.Fprintf(a.errOut, "\r%d records", s.Stored+s.Accepted)
 			}
 		}
+	}
+	o.Once = o.Once && o.Acks != "none"
+	o.Waiting = func(lines string, why error) {
+		if a.onTerminal {
+			fmt.Fprint(a.errOut, "\r\033[K")
+		}
+		fmt.Fprintf(a.errOut, "trying %s again: %v\n", lines, why)
 	}
 	sum, err := c.Produce(ctx, a.in, o)
 	if a.onTerminal && shown != start {

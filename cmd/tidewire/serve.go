@@ -61,8 +61,13 @@ func (a *app) serve(c *cobra.Command) error {
 	}
 	defer runtime.KeepAlive(tuneRuntime())
 	ctx := c.Context()
-	n, err := node.Start(ctx, cfg, newLogger(a, cfg), a.out)
-	if err != nil {
+	logger := newLogger(a, cfg)
+	n, err := node.Start(ctx, cfg, logger, a.out)
+	switch {
+	case ctx.Err() != nil && errors.Is(err, context.Canceled): // told to stop while it started
+		logger.Info("the node has stopped before it was ready", "why", err)
+		return nil
+	case err != nil:
 		return err
 	}
 	var fault error

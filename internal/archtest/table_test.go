@@ -78,6 +78,7 @@ var table = []row{
 	{pkg: "api/partitions", may: []string{"api/problem", "api/route", "broker", "broker/health", "cluster/metadata", "internal/model"}, why: "handlers decode, call and encode; what health is, is below"},
 	{pkg: "api/groups", may: []string{"api/problem", "api/recordanswer", "api/recordjson", "api/rest", "api/route", "auth", "broker", "broker/coordinator", "broker/group", "broker/group/assign", "broker/group/cursor", "broker/quota", "cluster/metadata", "storage/record", "internal/inflight", "internal/model"}, why: "handlers decode, call and encode; what groups are is below"},
 	{pkg: "web", below: true, may: []string{"web/...", "api/lines", "internal/inflight", "api/problem", "api/recordjson", "api/rest", "api/route", "auth", "broker", "broker/browse", "broker/coordinator", "broker/forward", "broker/group", "broker/group/assign", "broker/partition", "cluster", "cluster/metadata", "storage/record", "openapi", "ui", "internal/model", "internal/lifecycle", "internal/buildinfo"}, why: "the server decodes, calls and encodes; logs are behind the broker"},
+	{pkg: "web/starting", may: []string{"api/problem", "internal/lifecycle", "internal/model"}, why: "it answers while there is no node yet"},
 	{pkg: "web/conns", why: "it counts connections and knows nothing of what they carry"},
 	{pkg: "web/h1", may: []string{"internal/lifecycle"}, why: "a connection loop serves any handler and knows none"},
 

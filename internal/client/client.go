@@ -137,7 +137,10 @@ type message struct {
 	query        url.Values
 	body         []byte // nil sends none
 	accept       string // media type of the answer; "": JSON
+	key          string // Idempotency-Key; "": none
 }
+
+const idempotencyKey = "Idempotency-Key"
 
 // send makes one request and reads the whole answer.
 func (c *Client) send(ctx context.Context, m message) ([]byte, error) {
@@ -210,6 +213,9 @@ func (c *Client) request(ctx context.Context, m message) (*http.Request, error) 
 	}
 	req.Header.Set("Accept", cmp.Or(m.accept, "application/json"))
 	req.Header.Set("User-Agent", "tidewire")
+	if m.key != "" {
+		req.Header.Set(idempotencyKey, m.key)
+	}
 	return req, nil
 }
 

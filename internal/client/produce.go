@@ -3,6 +3,7 @@ package client
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -22,7 +23,10 @@ const (
 	produceTimeout  = 90 * time.Second
 	retryFirst      = 100 * time.Millisecond
 	retryMost       = 2 * time.Second
-	retryFor        = 30 * time.Second
+	retryFor        = 2 * time.Minute // as Kafka's delivery.timeout.ms
+	// maxOnceBytes bounds a batch whose request has a key: what of it goes to one partition is
+	// one batch of the log, which max.message.bytes bounds, 1 MiB unless it was set.
+	maxOnceBytes = 900 << 10
 )
 
 // ProduceOptions say how Produce reads and sends.
@@ -34,7 +38,9 @@ type ProduceOptions struct {
 	Acks     string        // all, leader or none
 	Batch    int           // records in a request
 	Linger   time.Duration // how long a batch that is not full waits for more input
+	Once     bool          // store each request once, however often it is sent
 	Progress func(ProduceSummary)
+	Waiting  func(lines string, why error) // before a request is tried again for the first time
 }
 
 // ProduceSummary counts what became of the input.
@@ -60,14 +66,20 @@ type OffsetRange struct {
 
 // Produce reads records from in and sends them in batches, one request at a time, so
 // that records keep their order. It stops at the first line that is no record, after
-// sending those before it, and at the first request that fails; a request that the
-// server certainly did not apply and calls retryable is tried again for 30 s. The
-// summary is exact in every case.
+// sending those before it, and at the first request that fails.
+//
+// A request that may succeed later is tried again for two minutes. With Once each has an
+// Idempotency-Key, so that one whose fate is not known is among them: the server gives what
+// it stored the first time. Without, only what was certainly not applied is tried again.
+// The summary is exact in every case.
 func (c *Client) Produce(ctx context.Context, in io.Reader, o ProduceOptions) (ProduceSummary, error) {
 	p := &producer{c: c, o: o, lines: lineReader{format: o.Format, keyField: o.KeyField, fixed: o.Fixed.members()}}
 	p.sum.Partitions = map[model.PartitionID]OffsetRange{}
 	if p.o.Batch <= 0 || p.o.Batch > maxBatchRecords {
 		return p.sum, fmt.Errorf("a batch has 1 to %d records", maxBatchRecords)
+	}
+	if o.Once {
+		p.keys = rand.Text()
 	}
 	p.clear()
 	g := lifecycle.New(ctx)
@@ -98,6 +110,8 @@ type producer struct {
 	o     ProduceOptions
 	lines lineReader
 	sum   ProduceSummary
+	keys  string // begins the Idempotency-Keys of this run; "": its requests have none
+	key   int64  // numbers them
 
 	body    []byte  // the request being built, without its end
 	numbers []int64 // the line of each of its records
@@ -173,7 +187,7 @@ func (p *producer) add(ctx context.Context, chunk []byte) error {
 			continue
 		}
 		p.numbers = append(p.numbers, p.sum.Lines)
-		if len(p.numbers) >= p.o.Batch || len(p.body) >= maxBatchBytes {
+		if len(p.numbers) >= p.o.Batch || len(p.body) >= p.most() {
 			if err := p.flush(ctx); err != nil {
 				return err
 			}
@@ -201,7 +215,7 @@ func (p *producer) flush(ctx context.Context) error {
 	p.body = append(p.body, bodyEnd...)
 	answer, err := p.send(ctx)
 	if err == nil {
-		err = p.count(answer)
+		err = p.take(answer)
 	} else if certainlyNot(err) {
 		p.sum.Failed += int64(len(p.numbers))
 		err = fmt.Errorf("%s not stored: %w", p.span(), err)
@@ -235,29 +249,94 @@ func certainlyNot(err error) bool {
 	return errors.As(err, &t) && t.NotSent
 }
 
+// most is how large a batch grows.
+func (p *producer) most() int {
+	if p.keys != "" {
+		return maxOnceBytes
+	}
+	return maxBatchBytes
+}
+
 // send posts the batch; it waits and tries again while that is safe and may help.
-func (p *producer) send(ctx context.Context) ([]byte, error) {
+func (p *producer) send(ctx context.Context) (*results, error) {
 	m := message{method: http.MethodPost, path: Path("v1", "topics", p.o.Topic, "records"), query: url.Values{"acks": {p.o.Acks}}, body: p.body}
+	if p.keys != "" {
+		p.key++
+		m.key = fmt.Sprintf("%s-%d", p.keys, p.key)
+	}
 	wait := retryFirst
 	for waited := time.Duration(0); ; {
 		p.sum.Requests++
-		once, cancel := context.WithTimeout(ctx, produceTimeout)
-		answer, err := p.c.send(once, m)
-		cancel()
-		var problem *Problem
-		if !errors.As(err, &problem) || !problem.Retryable || !certainlyNot(err) || waited >= retryFor {
+		answer, err := p.once(ctx, m)
+		if m.key != "" && p.withoutKey(err) {
+			m.key = ""
+			continue
+		}
+		why := err
+		if why == nil {
+			why = answer.firstProblem()
+		}
+		if why == nil || waited >= retryFor || !p.again(m, why) {
 			return answer, err
 		}
-		pause := max(wait, problem.RetryAfter)
+		if waited == 0 && p.o.Waiting != nil {
+			p.o.Waiting(p.span(), why)
+		}
+		pause := max(wait, retryAfter(why))
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
-			return nil, err
+			return answer, err
 		}
 		p.sum.Retries++
 		waited += pause
 		wait = min(2*wait, retryMost)
 	}
+}
+
+func (p *producer) once(ctx context.Context, m message) (*results, error) {
+	ctx, cancel := context.WithTimeout(ctx, produceTimeout)
+	defer cancel()
+	body, err := p.c.send(ctx, m)
+	if err != nil {
+		return nil, err
+	}
+	return p.read(body)
+}
+
+// withoutKey reports whether a request is to go on without its key: it was refused because the
+// topic remembers none, as all others will be, or since its records are no single batch.
+func (p *producer) withoutKey(err error) bool {
+	var problem *Problem
+	if !errors.As(err, &problem) || !certainlyNot(err) {
+		return false
+	}
+	for _, f := range problem.Fields {
+		if f.Pointer == "header:"+idempotencyKey {
+			p.keys = ""
+			return true
+		}
+	}
+	return problem.Code == model.RecordTooLarge && len(p.numbers) > 1
+}
+
+// again reports whether the same request may be sent once more, and whether that may help.
+func (p *producer) again(m message, why error) bool {
+	var problem *Problem
+	if errors.As(why, &problem) {
+		return (problem.Retryable || problem.Code == "" && problem.Status >= 500) && (m.key != "" || certainlyNot(why))
+	}
+	var t *TransportError
+	// A server that was never reached may have another address.
+	return m.key != "" && errors.As(why, &t) && (!t.NotSent || p.sum.Requests > 1)
+}
+
+func retryAfter(err error) time.Duration {
+	var p *Problem
+	if errors.As(err, &p) {
+		return p.RetryAfter
+	}
+	return 0
 }
 
 // result is one record's place in a produce answer.
@@ -267,23 +346,42 @@ type result struct {
 	Problem   *Problem          `json:"problem"`
 }
 
-// count reads an answer. Its error is the first record's that failed.
-func (p *producer) count(body []byte) error {
-	var answer struct {
-		Results  []result `json:"results"`
-		Accepted int64    `json:"accepted"`
+// results is the answer to a batch.
+type results struct {
+	Results  []result `json:"results"`
+	Accepted int64    `json:"accepted"`
+}
+
+// firstProblem is why a record was not stored, of one that may be stored later if there is such.
+func (r *results) firstProblem() error {
+	var first *Problem
+	for i := range r.Results {
+		if p := r.Results[i].Problem; p != nil && (first == nil || !first.Retryable && p.Retryable) {
+			first = p
+		}
 	}
-	if err := json.Unmarshal(body, &answer); err != nil {
-		p.sum.Unknown += int64(len(p.numbers))
-		return fmt.Errorf("%s may or may not be stored; the answer cannot be read: %w", p.span(), err)
+	if first == nil {
+		return nil
 	}
+	return first
+}
+
+func (p *producer) read(body []byte) (*results, error) {
+	var r results
+	if err := json.Unmarshal(body, &r); err != nil {
+		return nil, fmt.Errorf("the answer cannot be read: %w", err)
+	}
+	if p.o.Acks != "none" && len(r.Results) != len(p.numbers) {
+		return nil, fmt.Errorf("%d results came for %d records", len(r.Results), len(p.numbers))
+	}
+	return &r, nil
+}
+
+// take counts an answer. Its error is the first record's that failed.
+func (p *producer) take(answer *results) error {
 	if p.o.Acks == "none" {
 		p.sum.Accepted += answer.Accepted
 		return nil
-	}
-	if len(answer.Results) != len(p.numbers) {
-		p.sum.Unknown += int64(len(p.numbers))
-		return fmt.Errorf("%s may or may not be stored: %d results came for %d records", p.span(), len(answer.Results), len(p.numbers))
 	}
 	var first error
 	for i, r := range answer.Results {

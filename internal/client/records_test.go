@@ -223,6 +223,100 @@ func TestTheSummaryTellsFailedFromUnknown(t *testing.T) {
 	}
 }
 
+// With a key for each request, what got no answer, or one that may become better, is sent
+// again, and stored once.
+func TestARequestWithAKeyIsSentAgainWhateverBecameOfIt(t *testing.T) {
+	t.Parallel()
+	const partly = `{"results":[{"partition":0,"offset":9},{"problem":{"code":"timeout","status":504,"retryable":true,"outcome":"unknown"}}]}`
+	for name, fault := range map[string]func(w http.ResponseWriter){
+		"timeout": func(w http.ResponseWriter) { clienttest.Fail(w, model.Timeout, "not in time") },
+		"leader":  func(w http.ResponseWriter) { clienttest.Fail(w, model.LeaderUnavailable, "moving") },
+		"proxy":   func(w http.ResponseWriter) { w.WriteHeader(http.StatusBadGateway) },
+		"cut":     func(http.ResponseWriter) { panic(http.ErrAbortHandler) },
+		"207": func(w http.ResponseWriter) {
+			w.WriteHeader(http.StatusMultiStatus)
+			_, _ = io.WriteString(w, partly)
+		},
+		"lost": nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := clienttest.New(t)
+			s.AddTopic("t", 1)
+			at := func(n int) bool { return n >= 2 && n <= 4 } // what has a key is repeated by net/http, too
+			if fault == nil {
+				s.SetLost(at)
+			} else {
+				s.SetFault(func(n int, w http.ResponseWriter) bool {
+					if at(n) {
+						fault(w)
+					}
+					return at(n)
+				})
+			}
+			var waits []string
+			sum, err := produce(t, s, "{\"value\":\"a\"}\n{\"value\":\"b\"}\n{\"value\":\"c\"}\n{\"value\":\"d\"}\n", client.ProduceOptions{
+				Batch: 2, Once: true, Waiting: func(lines string, why error) { waits = append(waits, lines) },
+			})
+			require.NoError(t, err)
+			assert.Equal(t, []string{"a", "b", "c", "d"}, values(s.Records("t", 0)))
+			assert.Equal(t, []string{"lines 3 to 4"}, waits, "told once")
+			assert.Equal(t, int64(4), sum.Stored)
+			assert.Zero(t, sum.Unknown+sum.Failed)
+		})
+	}
+}
+
+// What will not become better is not sent again, key or not.
+func TestARequestWithAKeyThatIsRefusedIsNotSentAgain(t *testing.T) {
+	t.Parallel()
+	for _, code := range []model.Code{model.Forbidden, model.StorageError, model.InvalidRecord} {
+		s := clienttest.New(t)
+		s.AddTopic("t", 1)
+		s.SetFault(func(_ int, w http.ResponseWriter) bool { clienttest.Fail(w, code, "no"); return true })
+		sum, err := produce(t, s, "{}", client.ProduceOptions{Once: true})
+		require.Error(t, err, code)
+		assert.Equal(t, int64(1), sum.Requests, code)
+	}
+	s := clienttest.New(t)
+	s.Close()
+	sum, err := produce(t, s, "{}", client.ProduceOptions{Once: true})
+	require.ErrorContains(t, err, "cannot reach")
+	assert.Equal(t, int64(1), sum.Requests, "the address may be wrong")
+}
+
+// Where a topic remembers no keys, and for a batch that is too large to be one, requests go
+// without.
+func TestARequestGoesWithoutAKeyWhereItCannotHaveOne(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		fields []model.FieldError
+		code   model.Code
+		keyed  int // requests that are refused for their key
+	}{
+		"none remembered": {[]model.FieldError{{Pointer: "header:Idempotency-Key", Detail: "dedupe.window.ms=0"}}, model.InvalidArgument, 1},
+		"too large":       {nil, model.RecordTooLarge, 2},
+	} {
+		s := clienttest.New(t)
+		s.AddTopic("t", 1)
+		keys, keyed := map[bool]int{}, false
+		s.OnCall(func(c clienttest.Call) { // before the fault; one request at a time
+			keyed = c.Key != ""
+			keys[keyed]++
+		})
+		s.SetFault(func(_ int, w http.ResponseWriter) bool {
+			if keyed {
+				clienttest.Fail(w, c.code, "no", c.fields...)
+			}
+			return keyed
+		})
+		sum, err := produce(t, s, strings.Repeat("{}\n", 4), client.ProduceOptions{Once: true, Batch: 2})
+		require.NoError(t, err, name)
+		assert.Equal(t, int64(4), sum.Stored, name)
+		assert.Equal(t, map[bool]int{true: c.keyed, false: 2}, keys, name)
+	}
+}
+
 func TestUnconfirmedRecordsAreCountedApart(t *testing.T) {
 	t.Parallel()
 	s := clienttest.New(t)

@@ -45,6 +45,7 @@ import (
 	"tidewire/storage/log"
 	"tidewire/storage/record"
 	"tidewire/web"
+	"tidewire/web/starting"
 	"tidewire/web/ws"
 )
 
@@ -57,7 +58,8 @@ type Node struct {
 	hasher *auth.Hasher
 
 	dir      *datadir.Dir
-	listener net.Listener
+	listener *net.TCPListener
+	starting *starting.Server // lends the listener until the node is ready; nil before and after
 	store    *log.Store
 	storage  *lifecycle.Group // of the store
 	cluster  *cluster.Cluster
@@ -181,7 +183,7 @@ func (n *Node) listen(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("http-listen: %w", err)
 	}
-	n.listener = l
+	n.listener = l.(*net.TCPListener)
 	n.onStop("the HTTP listener", func(context.Context) error {
 		if err := l.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
 			return err
@@ -193,7 +195,22 @@ func (n *Node) listen(ctx context.Context) error {
 		return err
 	}
 	n.url = n.cfg.HTTP.URL(addr)
+	tlsConfig, err := n.tlsConfig()
+	if err != nil {
+		return err
+	}
+	n.starting = starting.Serve(starting.Config{Listener: n.listener, TLS: tlsConfig, Prefix: n.cfg.HTTP.PathPrefix, Logger: n.logger})
+	n.onStop("the answers while starting", func(context.Context) error { return n.endStarting() })
 	return nil
+}
+
+// endStarting takes the listener back from what answers while the node starts.
+func (n *Node) endStarting() error {
+	s := n.starting
+	if n.starting = nil; s == nil {
+		return nil
+	}
+	return s.End()
 }
 
 func (n *Node) openStore(ctx context.Context) error {
@@ -228,16 +245,20 @@ func (n *Node) startCluster(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	waits := n.starting // may be told of a wait that has just ended
+	waits.Because("it reads its metadata")
 	c, err := cluster.Start(ctx, cluster.Config{
 		Dir: n.dir.Meta(), NodeID: n.cfg.NodeID, Host: host, HTTPAddr: http, Rack: n.cfg.Rack,
 		Version: buildinfo.Version, ClusterName: "tidewire", BootstrapExpect: n.cfg.BootstrapExpect, Network: network,
 		Logger: n.logger, Fatal: n.fatal, Now: n.now, Room: n.makeRoom,
+		Waits: func(what string) { waits.Because("it waits for " + what) },
 	})
 	if err != nil {
 		return err
 	}
 	n.cluster = c
 	n.onStop("the cluster", c.Stop)
+	n.starting.Because("its partitions are being opened")
 	return nil
 }
 
@@ -351,6 +372,9 @@ func (n *Node) startServer(context.Context) error {
 	})
 	if err != nil {
 		return err
+	}
+	if err := n.endStarting(); err != nil {
+		return fmt.Errorf("http-listen: %w", err)
 	}
 	n.server.RegisterConnections(registry)
 	n.group.Go("history", past.run)

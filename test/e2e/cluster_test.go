@@ -2,6 +2,8 @@ package e2e
 
 import (
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -124,4 +126,36 @@ func TestAClusterGoesOnWithoutItsController(t *testing.T) {
 		left.must(t, "GET", "/v1/cluster", nil, &v)
 		return v.Brokers[gone].State == "online"
 	})
+}
+
+// A node that waits for others answers at once: that it lives, and what it waits for.
+func TestANodeThatWaitsForItsClusterSaysSo(t *testing.T) {
+	t.Parallel()
+	key := filepath.Join(t.TempDir(), "key")
+	made := runEnv(t, plainEnv(t.TempDir()), strings.NewReader(""), "cluster", "keygen")
+	require.Zero(t, made.code, made.err)
+	require.NoError(t, os.WriteFile(key, []byte(made.out), 0o600))
+	address := freeAddress(t)
+	n := newNode(t, "--cluster-key-file", key, "--gossip-listen", "127.0.0.1:0", "--bootstrap-expect", "3", "--join", freeAddress(t), "--http-listen", address)
+	n.spawn(t)
+	ask := func(path string) (int, string) {
+		resp, err := http.Get("http://" + address + path)
+		if err != nil {
+			return 0, err.Error()
+		}
+		defer resp.Body.Close()
+		b, err := io.ReadAll(resp.Body)
+		require.NoError(t, err)
+		return resp.StatusCode, string(b)
+	}
+	eventually(t, startLimit, "it says what it waits for", func() bool {
+		code, body := ask("/readyz")
+		return code == http.StatusServiceUnavailable && strings.Contains(body, "the node is starting: it waits for 2 more nodes")
+	})
+	code, _ := ask("/healthz")
+	require.Equal(t, http.StatusOK, code)
+	code, body := ask("/v1/topics")
+	require.Equal(t, http.StatusServiceUnavailable, code)
+	require.Contains(t, body, "leader-unavailable")
+	n.stop(t)
 }

@@ -94,7 +94,7 @@ test("a whole cluster is shown as one: its nodes, who controls it, and each repl
   expect(await row("voter").count()).toBe(2);
   expect(await page.getByText(/[KMGT]iB of /).count()).toBe(3);
   await open("replication");
-  for (const none of ["Every partition has a leader.", "Every partition has the replicas", "No other partition lacks"])
+  for (const none of ["Every partition has a leader that can be reached.", "Every partition has the replicas", "No other partition lacks"])
     await page.getByText(none).waitFor();
   await open("topics/flights/partitions");
   await until(async () => (await page.getByText("end 20 · lag 0").count()) === 9);

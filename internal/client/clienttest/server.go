@@ -32,6 +32,7 @@ type Call struct {
 	Path   string // escaped, as it came
 	Query  string
 	Body   string
+	Key    string // Idempotency-Key
 }
 
 // Fault decides the answer of a produce request before it is applied: nil goes on.
@@ -49,6 +50,8 @@ type Server struct {
 	changed  chan struct{}                // guarded by mu: closed when records come
 	produces int                          // guarded by mu
 	fault    Fault                        // guarded by mu
+	lose     func(n int) bool             // guarded by mu; nil: no answer is lost
+	once     map[string][]byte            // guarded by mu: Idempotency-Key → answer
 	limit    int                          // guarded by mu: most records in a page; 0: as asked
 	sessions map[string]bool              // guarded by mu: access token → good
 	refresh  map[string]bool              // guarded by mu: refresh token → good; false once spent
@@ -77,7 +80,7 @@ type Reply struct {
 // New starts a server and stops it with the test.
 func New(t testing.TB) *Server {
 	s := &Server{
-		topics: map[string][][]record.Record{}, starts: map[string]int{}, changed: make(chan struct{}), lifetime: 900,
+		topics: map[string][][]record.Record{}, starts: map[string]int{}, once: map[string][]byte{}, changed: make(chan struct{}), lifetime: 900,
 		sessions: map[string]bool{APIToken: true}, refresh: map[string]bool{}, replies: map[string]Reply{},
 		stopping: make(chan struct{}),
 	}
@@ -142,6 +145,10 @@ func (s *Server) Records(topic string, partition int) []record.Record {
 // SetFault makes produce requests fail.
 func (s *Server) SetFault(f Fault) { s.mu.Lock(); defer s.mu.Unlock(); s.fault = f }
 
+// SetLost has the answers of some produce requests get lost, after they were applied. n counts
+// produce requests from 1.
+func (s *Server) SetLost(lose func(n int) bool) { s.mu.Lock(); defer s.mu.Unlock(); s.lose = lose }
+
 // SetPage bounds the records of a page.
 func (s *Server) SetPage(n int) { s.mu.Lock(); defer s.mu.Unlock(); s.limit = n }
 
@@ -189,11 +196,11 @@ func (s *Server) noting(next http.Handler) http.Handler {
 		body, _ := io.ReadAll(r.Body)
 		r.Body = io.NopCloser(&replay{body})
 		s.mu.Lock()
-		s.calls = append(s.calls, Call{r.Method, r.URL.EscapedPath(), r.URL.RawQuery, string(body)})
+		s.calls = append(s.calls, Call{r.Method, r.URL.EscapedPath(), r.URL.RawQuery, string(body), r.Header.Get("Idempotency-Key")})
 		tell := s.onCall
 		s.mu.Unlock()
 		if tell != nil {
-			tell(Call{r.Method, r.URL.EscapedPath(), r.URL.RawQuery, string(body)})
+			tell(Call{r.Method, r.URL.EscapedPath(), r.URL.RawQuery, string(body), r.Header.Get("Idempotency-Key")})
 		}
 		next.ServeHTTP(w, r)
 	})
@@ -367,13 +374,20 @@ func (s *Server) produce(w http.ResponseWriter, r *http.Request) {
 	if s.fault != nil && s.fault(s.produces, w) {
 		return
 	}
+	lost := s.lose != nil && s.lose(s.produces)
+	key := r.Header.Get("Idempotency-Key")
+	answer, repeated := s.once[key]
+	if repeated {
+		s.answer(w, answer, lost)
+		return
+	}
 	var req recordjson.Request
 	if err := req.Decode(body); err != nil {
 		e := model.AsError(err)
 		Fail(w, e.Code, e.Detail, e.Fields...)
 		return
 	}
-	answer := []byte(`{"results":[`)
+	answer = []byte(`{"results":[`)
 	for i, rec := range req.Records {
 		p := int(rec.Partition)
 		if !rec.HasPartition && rec.Key != nil {
@@ -395,7 +409,18 @@ func (s *Server) produce(w http.ResponseWriter, r *http.Request) {
 		_, _ = fmt.Fprintf(w, `{"accepted":%d}`, len(req.Records))
 		return
 	}
-	_, _ = w.Write(append(answer, `]}`...))
+	answer = append(answer, `]}`...)
+	if key != "" {
+		s.once[key] = answer
+	}
+	s.answer(w, answer, lost)
+}
+
+func (s *Server) answer(w http.ResponseWriter, answer []byte, lost bool) {
+	if lost {
+		panic(http.ErrAbortHandler)
+	}
+	_, _ = w.Write(answer)
 }
 
 func (s *Server) fetch(w http.ResponseWriter, r *http.Request) {

@@ -78,6 +78,7 @@ function PartitionTable({ topic, data, unhealthy }: { topic: string; data: Topic
               <Table.Th>{t("topic.health")}</Table.Th>
               <Table.Th>{t("partitions.leader")}</Table.Th>
               <Table.Th ta="right">{t("partitions.epoch")}</Table.Th>
+              <Table.Th>{t("partitions.replicas")}</Table.Th>
               <Table.Th>{t("partitions.isr")}</Table.Th>
               <Table.Th ta="right">{t("partitions.start")}</Table.Th>
               <Table.Th ta="right">
@@ -86,7 +87,6 @@ function PartitionTable({ topic, data, unhealthy }: { topic: string; data: Topic
                 </Tooltip>
               </Table.Th>
               <Table.Th ta="right">{t("partitions.end")}</Table.Th>
-              <Table.Th>{t("partitions.replicas")}</Table.Th>
               <Table.Th ta="right">{t("topic.size")}</Table.Th>
             </Table.Tr>
           </Table.Thead>
@@ -141,13 +141,13 @@ function PartitionRow({ topic, p }: { topic: string; p: Topic["partitions"][numb
         )}
       </Table.Td>
       <Table.Td ta="right">{p.leader_epoch}</Table.Td>
+      <Table.Td>
+        <ReplicaList of={p} />
+      </Table.Td>
       <Table.Td>{p.isr.join(", ") || "–"}</Table.Td>
       <Table.Td ta="right">{p.log_start_offset ?? "–"}</Table.Td>
       <Table.Td ta="right">{p.high_watermark ?? "–"}</Table.Td>
       <Table.Td ta="right">{p.log_end_offset ?? "–"}</Table.Td>
-      <Table.Td>
-        <ReplicaList of={p} />
-      </Table.Td>
       <Table.Td ta="right" style={{ whiteSpace: "nowrap" }}>
         {bytes(p.size_bytes)}
         {p.segments !== null && (
