@@ -132,12 +132,13 @@ type topicHere struct {
 }
 
 type partitionHere struct {
-	ID       model.PartitionID           `json:"id"`
-	Bounds   partition.Bounds            `json:"bounds"`
-	Size     int64                       `json:"size"`
-	Segments int                         `json:"segments"`
-	Fault    forward.Fault               `json:"fault,omitzero"`
-	Others   []replication.FollowerState `json:"followers"`
+	ID       model.PartitionID `json:"id"`
+	Bounds   partition.Bounds  `json:"bounds"`
+	Size     int64             `json:"size"`
+	Segments int               `json:"segments"`
+
+	Followers []replication.FollowerState `json:"followers,omitempty"`
+	Fault     forward.Fault               `json:"fault,omitzero"`
 }
 
 func (x atHand) describe(ctx context.Context, q describeRequest) (describeAnswer, error) {
@@ -158,7 +159,7 @@ func (x atHand) describe(ctx context.Context, q describeRequest) (describeAnswer
 		for j := range s.Partitions {
 			p := &s.Partitions[j]
 			if p.Leader == x.b.nodeID {
-				h.Partitions = append(h.Partitions, partitionHere{p.ID, p.Bounds, p.SizeBytes, p.Segments, forward.Fault{Err: p.Err}, p.Followers})
+				h.Partitions = append(h.Partitions, partitionHere{p.ID, p.Bounds, p.SizeBytes, p.Segments, p.Followers, forward.Fault{Err: p.Err}})
 			}
 		}
 		a.Topics[i] = h
@@ -230,7 +231,7 @@ func (s *TopicState) merge(node model.BrokerID, h *topicHere) {
 		if p.Leader != node {
 			continue
 		}
-		p.Bounds, p.SizeBytes, p.Segments, p.Err, p.Followers = from.Bounds, from.Size, from.Segments, from.Fault.Err, from.Others
+		p.Bounds, p.SizeBytes, p.Segments, p.Followers, p.Err = from.Bounds, from.Size, from.Segments, from.Followers, from.Fault.Err
 		if p.Err == nil {
 			s.SizeBytes += p.SizeBytes
 			s.RecordsNow += int64(p.HighWatermark - p.LogStart)

@@ -6,24 +6,14 @@ import (
 
 	"tidewire/auth"
 	"tidewire/cluster/metadata"
+	"tidewire/cluster/placement"
 	"tidewire/storage/log"
 )
-
-// takers are the nodes that may get replicas.
-func takers(img *metadata.Image) []*metadata.Broker {
-	var nodes []*metadata.Broker
-	for br := range img.Brokers() {
-		if !br.Fenced && br.State == metadata.BrokerActive {
-			nodes = append(nodes, br)
-		}
-	}
-	return nodes
-}
 
 // NaturalReplicationFactor is the replication factor of new topics where no setting names
 // one: 3 where as many can take replicas, else 1.
 func NaturalReplicationFactor(img *metadata.Image) int {
-	if len(takers(img)) >= naturalReplicas {
+	if len(placement.Takers(img)) >= naturalReplicas {
 		return naturalReplicas
 	}
 	return 1
@@ -51,6 +41,7 @@ func (b *Broker) retentionInterval() time.Duration {
 // tuneStore hands the store what the cluster's config says of it.
 func (b *Broker) tuneStore(img *metadata.Image) {
 	s := img.Cluster().Settings()
+	b.replicas.SetThrottle(s.MoveBytesPerSecond)
 	b.store.Tune(log.Tuning{
 		ProducerIDExpiration: saturated(s.ProducerIDExpirationMs), CleanBytesPerSecond: s.CleanerBytesPerSecond,
 	})

@@ -6,6 +6,7 @@ import (
 
 	"tidewire/broker/partition"
 	"tidewire/cluster/metadata"
+	"tidewire/cluster/placement"
 	"tidewire/internal/model"
 	"tidewire/storage/record"
 )
@@ -79,7 +80,7 @@ func (b *Broker) internalTopic(ctx context.Context, want InternalTopic) (*topic,
 }
 
 func (b *Broker) createInternal(ctx context.Context, topic InternalTopic) error {
-	assign, err := b.assign(max(topic.Partitions, 1), min(naturalReplicas, len(takers(b.meta.Image()))))
+	assign, err := b.assign(max(topic.Partitions, 1), min(naturalReplicas, len(placement.Takers(b.meta.Image()))))
 	if err != nil {
 		return err
 	}

@@ -111,7 +111,8 @@ func (b *Broker) countUnopened() int {
 	return n
 }
 
-func (b *Broker) mayOnCluster(ctx context.Context, c Caller, op metadata.Operation) error {
+// MayOnCluster authorises an operation on the cluster. The error is forbidden.
+func (b *Broker) MayOnCluster(ctx context.Context, c Caller, op metadata.Operation) error {
 	return b.authorizer.Authorize(ctx, c.Principal, onCluster(op, c.Host))
 }
 
@@ -144,7 +145,7 @@ func (b *Broker) Operation(ctx context.Context, c Caller, id string) (operations
 func (b *Broker) operation(ctx context.Context, c Caller, right metadata.Operation, id string) (operations.View, error) {
 	v, ok := b.ops.Get(id)
 	if !ok || !owns(c.Principal, &v) {
-		if err := b.mayOnCluster(ctx, c, right); err != nil {
+		if err := b.MayOnCluster(ctx, c, right); err != nil {
 			return operations.View{}, err
 		}
 	}

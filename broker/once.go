@@ -12,6 +12,7 @@ import (
 
 	"tidewire/auth"
 	"tidewire/broker/partition"
+	"tidewire/broker/partitioner"
 	"tidewire/cluster/metadata"
 	"tidewire/internal/model"
 	"tidewire/storage/dedupe"
@@ -197,7 +198,7 @@ func (b *Broker) prepareOnce(ctx context.Context, call *produceCall, t *topic, r
 		a.parts = a.parts[:n]
 	}
 	o.Partitions = int32(len(a.parts))
-	a.turn = int32(PartitionForKey(append([]byte(user), req.IdempotencyKey...), len(a.parts)))
+	a.turn = int32(partitioner.ForKey(append([]byte(user), req.IdempotencyKey...), len(a.parts)))
 	call.stamped = a.now
 	call.reset(len(req.Records), len(all))
 	for i := range req.Records {

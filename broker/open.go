@@ -53,12 +53,13 @@ func (b *Broker) growTopic(t *topic, want *metadata.Topic) {
 }
 
 // reopenTopic tries the partitions again that could not be opened for a cause that may
-// have passed.
+// have passed, and opens those that a move has brought here.
 func (b *Broker) reopenTopic(t *topic, want *metadata.Topic) {
 	var ids []int
+	parts := slices.Clone(*t.parts.Load())
 	t.mu.Lock()
 	for i, err := range t.failed {
-		if mayPass(err) && i < len(want.Partitions) {
+		if mayPass(err) && i < len(want.Partitions) || err == nil && parts[i] == nil && b.holds(want, i) {
 			ids = append(ids, i)
 		}
 	}
@@ -66,7 +67,6 @@ func (b *Broker) reopenTopic(t *topic, want *metadata.Topic) {
 	if len(ids) == 0 {
 		return
 	}
-	parts := slices.Clone(*t.parts.Load())
 	got := b.openPartitions(t, want, ids, nil)
 	t.mu.Lock()
 	for k, i := range ids {
@@ -75,6 +75,40 @@ func (b *Broker) reopenTopic(t *topic, want *metadata.Topic) {
 	t.mu.Unlock()
 	t.parts.Store(&parts)
 	b.noteUnopened(t)
+}
+
+// holds tells whether this node has a replica of a partition.
+func (b *Broker) holds(want *metadata.Topic, i int) bool {
+	return slices.Contains(want.Partitions[i].Replicas, b.nodeID)
+}
+
+// leaveMoved lets go of the partitions that a move has taken away: their logs go to the trash.
+func (b *Broker) leaveMoved(t *topic, want *metadata.Topic) {
+	parts := slices.Clone(*t.parts.Load())
+	logs, gone := t.openLogs(), []int{}
+	t.mu.Lock()
+	for i := range min(len(parts), len(want.Partitions)) {
+		if b.holds(want, i) {
+			continue
+		}
+		if parts[i] != nil {
+			gone = append(gone, i)
+		}
+		parts[i], t.logs[i], t.failed[i] = nil, nil, nil
+	}
+	t.mu.Unlock()
+	if len(gone) == 0 {
+		return
+	}
+	left := *t.parts.Swap(&parts)
+	t.noteLed(want, b.nodeID)
+	for _, i := range gone {
+		b.replicas.LeaveOne(t.id, model.PartitionID(i))
+		left[i].Close(model.Errorf(model.LeaderUnavailable, "partition %d of %q has moved to other nodes", i, t.name))
+		if err := b.store.Remove(logs[i]); err != nil {
+			b.logger.Error("the files of a partition that has moved could not be moved away", "topic", t.name, "partition", i, "error", err)
+		}
+	}
 }
 
 // mayPass reports whether a log that could not be opened may be opened later without a
@@ -122,7 +156,7 @@ func (b *Broker) openPartitions(t *topic, want *metadata.Topic, ids []int, op *o
 }
 
 func (b *Broker) openPartition(t *topic, want *metadata.Topic, i int) (o opened) {
-	if !slices.Contains(want.Partitions[i].Replicas, b.nodeID) {
+	if !b.holds(want, i) {
 		return o
 	}
 	id := model.PartitionID(i)

@@ -9,6 +9,7 @@ import (
 	"tidewire/auth"
 	"tidewire/broker/forward"
 	"tidewire/broker/partition"
+	"tidewire/broker/partitioner"
 	"tidewire/cluster/metadata"
 	"tidewire/internal/model"
 	"tidewire/storage/dedupe"
@@ -320,9 +321,9 @@ func (t *topic) choose(r *record.Record, to *Routing, n int, turn int32) (int32,
 		}
 		return int32(to.Partition), nil
 	case to.HasPartitionKey:
-		return int32(PartitionForKey(to.PartitionKey, n)), nil
+		return int32(partitioner.ForKey(to.PartitionKey, n)), nil
 	case r.Key != nil:
-		return int32(PartitionForKey(r.Key, n)), nil
+		return int32(partitioner.ForKey(r.Key, n)), nil
 	}
 	return turn, nil
 }

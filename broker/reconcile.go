@@ -132,6 +132,7 @@ func (b *Broker) reconcileTopic(name string, want *metadata.Topic) {
 		t = newTopic(want)
 	}
 	t.config.Store(configOf(want.Config))
+	b.leaveMoved(t, want)
 	b.reopenTopic(t, want)
 	b.growTopic(t, want)
 	logs := t.openLogs()

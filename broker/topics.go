@@ -10,7 +10,9 @@ import (
 
 	"tidewire/broker/operations"
 	"tidewire/broker/partition"
+	"tidewire/broker/replication"
 	"tidewire/cluster/metadata"
+	"tidewire/cluster/placement"
 	"tidewire/internal/model"
 )
 
@@ -91,7 +93,7 @@ func newTopicID() model.TopicID {
 
 // assign spreads the replicas of new partitions over the brokers that may take them.
 func (b *Broker) assign(partitions, rf int) ([][]model.BrokerID, error) {
-	nodes := takers(b.meta.Image())
+	nodes := placement.Takers(b.meta.Image())
 	if rf == 0 {
 		rf = DefaultReplicationFactor(b.meta.Image())
 	}
@@ -246,8 +248,11 @@ func (b *Broker) TopicConfig(ctx context.Context, c Caller, name string) (*metad
 type PartitionState struct {
 	ID model.PartitionID
 	metadata.Partition
-	partition.Description
-	Err error
+	partition.Bounds
+	SizeBytes int64
+	Segments  int
+	Followers []replication.FollowerState // what the leader knows of the other replicas
+	Err       error
 }
 
 // TopicState is a topic with the state of its partitions.

@@ -167,6 +167,7 @@ func (c *Cluster) startLoops(fail context.CancelCauseFunc) {
 	}
 	g.Go("controller of servers", func(ctx context.Context) { c.controlLoop(ctx, c.controlServers) })
 	g.Go("controller of brokers", func(ctx context.Context) { c.controlLoop(ctx, c.controlFencing) })
+	g.Go("controller of partitions", func(ctx context.Context) { c.controlLoop(ctx, c.controlPartitions) })
 }
 
 // settled begins what a registered node does.

@@ -7,6 +7,7 @@ import (
 	"tidewire/cluster/controller"
 	"tidewire/cluster/membership"
 	"tidewire/cluster/metadata"
+	"tidewire/internal/model"
 )
 
 const (
@@ -23,6 +24,10 @@ type reign struct {
 	since time.Time            // zero while it does not
 	gone  map[string]time.Time // by storage id: since when a server is not seen
 	past  []indexAt            // what was applied when, oldest first
+
+	up     map[model.BrokerID]time.Time // since when a broker is seen unfenced
+	looked time.Time                    // when partitions were looked at last
+	stuck  int                          // partitions that the last look could not move
 }
 
 type indexAt struct {
@@ -108,9 +113,9 @@ func (c *Cluster) serversSeen(r *reign, now time.Time) []controller.Server {
 		b := registered[s.Storage]
 		switch {
 		case s.Storage == me:
-			x.Node, x.Known, x.Alive, x.CaughtUp = c.cfg.NodeID, true, true, true
+			x.Node, x.Known, x.Alive, x.CaughtUp, x.Registered = c.cfg.NodeID, true, true, true, true
 		case b != nil:
-			x.Node, x.Known = b.ID, true
+			x.Node, x.Known, x.Registered = b.ID, true, true
 			heard, _ := c.net.beats.of(b.ID)
 			x.CaughtUp = heard.Storage == s.Storage && heard.Applied >= r.past[0].index
 		case inGossip:

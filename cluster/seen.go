@@ -20,18 +20,3 @@ func (c *Cluster) Seen() map[model.BrokerID]bool {
 	}
 	return out
 }
-
-// Voting are the brokers that have a vote in the metadata quorum, as this node knows it.
-func (c *Cluster) Voting() map[model.BrokerID]bool {
-	votes := map[string]bool{}
-	for _, s := range c.quorum.Servers() {
-		votes[s.Storage] = s.Voter
-	}
-	out := map[model.BrokerID]bool{}
-	for b := range c.Image().Brokers() {
-		if votes[b.StorageID] {
-			out[b.ID] = true
-		}
-	}
-	return out
-}

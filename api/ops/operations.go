@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"tidewire/api/problem"
@@ -17,7 +18,7 @@ import (
 // OperationView is long work of a node.
 type OperationView struct {
 	ID        string            `json:"id"`
-	Kind      string            `json:"kind" enums:"open-partitions,create-partitions,delete-partitions,delete-topics,compact"`
+	Kind      string            `json:"kind" enums:"open-partitions,create-partitions,delete-partitions,delete-topics,compact,move-partition,drain-broker"`
 	State     string            `json:"state" enums:"running,done,failed,cancelled"`
 	Progress  ProgressView      `json:"progress"`
 	ETAMs     *int64            `json:"eta_ms" extensions:"x-nullable"` // until its end, by how long it took so far; null where that cannot be told
@@ -92,8 +93,8 @@ func stateOf(c *route.Call) (operations.State, error) {
 	return operations.State(s), nil
 }
 
-// listOperations lists long work of this node: what runs, and what ended in the last 24
-// hours, of this the last 500. Who may describe the cluster sees all of it, others what they
+// listOperations lists long work of this node, and the moves and drains of the cluster: what
+// runs, and what ended in the last 24 hours, of this the last 500. Who may describe the cluster sees all of it, others what they
 // have asked for.
 //
 //	@ID			listOperations
@@ -123,9 +124,29 @@ func (a *API) listOperations(c *route.Call) error {
 		},
 	}
 	return l.Serve(c, func() ([]operations.View, error) {
-		all := a.broker.VisibleOperations(c.Caller())
+		all := append(a.broker.VisibleOperations(c.Caller()), a.moving(c)...)
 		return slices.DeleteFunc(all, func(v operations.View) bool { return state != "" && v.State != state }), nil
 	})
+}
+
+// moving are the moves and drains of the cluster that run.
+func (a *API) moving(c *route.Call) []operations.View {
+	if a.moves == nil {
+		return nil
+	}
+	return a.moves.Operations(c.Request.Context(), c.Caller())
+}
+
+// findMoving is one of them; nil where there is none of that id that the caller may see.
+func (a *API) findMoving(c *route.Call, id string) *operations.View {
+	if !strings.HasPrefix(id, "move-") && !strings.HasPrefix(id, "drain-") {
+		return nil
+	}
+	all := a.moving(c)
+	if i := slices.IndexFunc(all, func(v operations.View) bool { return v.ID == id }); i >= 0 {
+		return &all[i]
+	}
+	return nil
 }
 
 // getOperation gives one operation with its progress.
@@ -139,6 +160,9 @@ func (a *API) listOperations(c *route.Call) error {
 //	@Router		/v1/operations/{id} [get]
 //	@x-errors	["not-found"]
 func (a *API) getOperation(c *route.Call) error {
+	if v := a.findMoving(c, c.PathValue("id")); v != nil {
+		return c.Resource(http.StatusOK, operationTag(v), a.operationView(c, v))
+	}
 	v, err := a.broker.Operation(c.Request.Context(), c.Caller(), c.PathValue("id"))
 	if err != nil {
 		return err
@@ -167,6 +191,16 @@ func (a *API) cancelOperation(c *route.Call) error {
 	}
 	ctx, cancel := context.WithTimeout(c.Request.Context(), cancelWait)
 	defer cancel()
+	if v := a.findMoving(c, c.PathValue("id")); v != nil {
+		if err := route.Matches(match, operationTag(v)); err != nil {
+			return err
+		}
+		if found, err := a.moves.CancelOperation(ctx, c.Caller(), v.ID); err != nil {
+			return err
+		} else if found {
+			return c.NoContent()
+		}
+	}
 	err = a.broker.CancelOperation(ctx, c.Caller(), c.PathValue("id"), func(v *operations.View) error {
 		return route.Matches(match, operationTag(v))
 	})

@@ -1,12 +1,14 @@
 package ops
 
 import (
+	"context"
 	"net/http"
 	"slices"
 	"time"
 
 	"tidewire/api/route"
 	"tidewire/broker"
+	"tidewire/broker/operations"
 	"tidewire/cluster/metadata"
 	"tidewire/internal/history"
 )
@@ -22,6 +24,13 @@ type Config struct {
 	Cluster Cluster
 	Now     func() time.Time
 	History *history.History
+	Moves   Moves // nil: nothing moves
+}
+
+// Moves are the operations whose account is the metadata.
+type Moves interface {
+	Operations(ctx context.Context, c broker.Caller) []operations.View
+	CancelOperation(ctx context.Context, c broker.Caller, id string) (found bool, err error)
 }
 
 // API is the door.
@@ -30,11 +39,12 @@ type API struct {
 	cluster Cluster
 	now     func() time.Time
 	history *history.History
+	moves   Moves
 }
 
 // New returns an API, whose Routes are to be registered with a route.Gate.
 func New(c Config) *API {
-	return &API{broker: c.Broker, cluster: c.Cluster, now: c.Now, history: c.History}
+	return &API{broker: c.Broker, cluster: c.Cluster, now: c.Now, history: c.History, moves: c.Moves}
 }
 
 const (

@@ -58,6 +58,8 @@ type PartitionItem struct {
 	Replicas          []int32 `json:"replicas"` // the first is the preferred leader
 	ISR               []int32 `json:"isr"`
 	OutOfSync         []int32 `json:"out_of_sync"`              // replicas that are not in sync, or cannot be reached
+	Adding            []int32 `json:"adding"`                   // replicas that a reassignment adds, which count as out of sync nowhere
+	Removing          []int32 `json:"removing"`                 // replicas that it takes away in the end
 	Eligible          []int32 `json:"eligible_leader_replicas"` // not in sync, and known to hold everything that was acknowledged
 	MinInsyncReplicas int64   `json:"min_insync_replicas"`
 	// Why the node that answers, and leads it, cannot serve it.
@@ -182,6 +184,7 @@ func (a *API) view(c *route.Call, l *located) PartitionItem {
 	v := PartitionItem{
 		Topic: l.topic.Name, Partition: int32(p.ID), Internal: l.topic.Internal, Health: l.how.State.String(), LeaderEpoch: int32(p.LeaderEpoch),
 		Replicas: ids(p.Replicas), ISR: ids(p.ISR), OutOfSync: ids(l.how.OutOfSync), Eligible: ids(p.ELR),
+		Adding: ids(p.Adding()), Removing: ids(p.Removing()),
 		MinInsyncReplicas: l.topic.Config.MinInsyncReplicas, Actions: []string{},
 		ETag: fmt.Sprintf("%s-%d-%d", l.topic.ETag(), p.LeaderEpoch, p.PartitionEpoch),
 	}

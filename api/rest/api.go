@@ -26,9 +26,9 @@ type Cluster interface {
 	Barrier(ctx context.Context) error
 	NodeID() model.BrokerID
 	Controller() (model.BrokerID, bool)
-	// Seen are the brokers that this node can reach, Voting those with a vote in the quorum.
+	// Seen are the brokers that this node can reach, VotingBrokers those with a vote in the quorum.
 	Seen() map[model.BrokerID]bool
-	Voting() map[model.BrokerID]bool
+	VotingBrokers() []model.BrokerID
 }
 
 // Process is what REST tells about the node that runs it.

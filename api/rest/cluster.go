@@ -2,7 +2,6 @@ package rest
 
 import (
 	"context"
-	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -48,6 +47,7 @@ type BrokerView struct {
 	Rack          *string     `json:"rack" extensions:"x-nullable"`
 	State         string      `json:"state" enums:"online,fenced,draining,offline"` // offline: the node that answers cannot reach it
 	Role          string      `json:"role" enums:"controller,voter,observer"`       // in the metadata quorum
+	Draining      bool        `json:"draining"`                                     // whatever its state is
 	Leaders       int         `json:"leaders"`
 	Replicas      int         `json:"replicas"`
 	OutOfSync     int         `json:"out_of_sync"` // of the replicas, those that are not in sync
@@ -73,7 +73,7 @@ func loads(img *metadata.Image, seen health.Seen) map[model.BrokerID]load {
 				if r == p.Leader {
 					l.leaders++
 				}
-				if !health.InSync(p, r, seen) {
+				if !health.InSync(p, r, seen) && slices.Contains(p.Origin(), r) {
 					l.outOfSync++
 				}
 				out[r] = l
@@ -86,15 +86,16 @@ func loads(img *metadata.Image, seen health.Seen) map[model.BrokerID]load {
 // brokerViews makes views of brokers of one image.
 type brokerViews struct {
 	seen          health.Seen
-	voters        map[model.BrokerID]bool
+	voters        []model.BrokerID
 	controller    model.BrokerID
 	hasController bool
 	loads         map[model.BrokerID]load
+	actions       []string
 	disks         map[model.BrokerID]Disk
 }
 
-func (a *API) brokerViews(img *metadata.Image) *brokerViews {
-	v := &brokerViews{seen: a.cluster.Seen(), voters: a.cluster.Voting()}
+func (a *API) brokerViews(c *route.Call, img *metadata.Image) *brokerViews {
+	v := &brokerViews{seen: a.cluster.Seen(), voters: a.cluster.VotingBrokers(), actions: a.clusterActions(c)}
 	v.controller, v.hasController = a.cluster.Controller()
 	v.loads = loads(img, v.seen)
 	return v
@@ -104,7 +105,8 @@ func (x *brokerViews) of(b *metadata.Broker) BrokerView {
 	l := x.loads[b.ID]
 	v := BrokerView{
 		ID: int32(b.ID), Host: b.Host, State: "online", Role: "observer", Leaders: l.leaders, Replicas: l.replicas, OutOfSync: l.outOfSync,
-		Version: b.BinaryVer, StartedAt: route.TimeOfMillis(b.RegisteredAt), Actions: []string{}, ETag: string(b.ETag()),
+		Version: b.BinaryVer, StartedAt: route.TimeOfMillis(b.RegisteredAt), Actions: x.actions, ETag: string(b.ETag()),
+		Draining: b.State == metadata.BrokerDraining,
 	}
 	if b.HTTPAddr != "" {
 		v.HTTPAddress = &b.HTTPAddr
@@ -123,7 +125,7 @@ func (x *brokerViews) of(b *metadata.Broker) BrokerView {
 	switch {
 	case x.hasController && x.controller == b.ID:
 		v.Role = "controller"
-	case x.voters[b.ID]:
+	case slices.Contains(x.voters, b.ID):
 		v.Role = "voter"
 	}
 	if d, known := x.disks[b.ID]; known {
@@ -135,10 +137,21 @@ func (x *brokerViews) of(b *metadata.Broker) BrokerView {
 	return v
 }
 
+// clusterActions are what a caller may do to the cluster, and so to its nodes.
+func (a *API) clusterActions(c *route.Call) []string {
+	out := []string{}
+	for _, op := range []metadata.Operation{metadata.OpAlter, metadata.OpAlterConfigs, metadata.OpDescribeConfigs} {
+		if a.broker.Allowed(c.Caller(), op, metadata.ResourceCluster, metadata.ClusterResource) {
+			out = append(out, string(op))
+		}
+	}
+	return out
+}
+
 // quorum is what the views' node sees of the quorum.
 func (x *brokerViews) quorum() QuorumView {
 	v := QuorumView{Available: x.hasController, Voters: []int32{}, Online: []int32{}, Majority: len(x.voters)/2 + 1}
-	for _, id := range slices.Sorted(maps.Keys(x.voters)) {
+	for _, id := range slices.Sorted(slices.Values(x.voters)) {
 		v.Voters = append(v.Voters, int32(id))
 		if x.seen[id] {
 			v.Online = append(v.Online, int32(id))
@@ -172,14 +185,14 @@ func (a *API) getCluster(c *route.Call) error {
 	}
 	img := a.cluster.Image()
 	v := ClusterView{
-		ClusterID: img.Cluster().ID, Name: img.Cluster().Name, Version: a.version, Brokers: []BrokerView{}, Actions: []string{},
+		ClusterID: img.Cluster().ID, Name: img.Cluster().Name, Version: a.version, Brokers: []BrokerView{},
 		ETag: strconv.FormatUint(img.Index(), 10),
 	}
 	if id, ok := a.cluster.Controller(); ok {
 		v.Controller = new(int32(id))
 	}
-	x := a.brokerViews(img)
-	v.Quorum = x.quorum()
+	x := a.brokerViews(c, img)
+	v.Quorum, v.Actions = x.quorum(), x.actions
 	nodes := slices.Collect(img.Brokers())
 	a.askDisks(c.Request.Context(), x, nodes)
 	for _, b := range nodes {
@@ -226,7 +239,7 @@ func (a *API) countPartitions(v *ClusterView, t *metadata.Topic, seen health.See
 //	@Router		/v1/brokers [get]
 func (a *API) listBrokers(c *route.Call) error {
 	img := a.cluster.Image()
-	x := a.brokerViews(img)
+	x := a.brokerViews(c, img)
 	l := route.Listing[*metadata.Broker, BrokerView]{
 		Ready: func(list []*metadata.Broker) { a.askDisks(c.Request.Context(), x, list) },
 		Name:  func(b *metadata.Broker) string { return b.Host }, By: "host", View: x.of,
@@ -273,7 +286,7 @@ func (a *API) getBroker(c *route.Call) error {
 			return model.Errorf(model.UnknownBroker, "there is no node %d", id)
 		}
 	}
-	x := a.brokerViews(a.cluster.Image())
+	x := a.brokerViews(c, a.cluster.Image())
 	a.askDisks(c.Request.Context(), x, []*metadata.Broker{b})
 	return c.Resource(http.StatusOK, b.ETag(), x.of(b))
 }

@@ -147,14 +147,6 @@ func unbuiltRoutes() []*route.Route {
 		{"/v1/transactions/{id}/offsets", "POST"},
 		{"/v1/transactions/{id}/commit", "POST"},
 		{"/v1/transactions/{id}/abort", "POST"},
-		{"/v1/brokers/{broker}", "DELETE"},
-		{"/v1/brokers/{broker}/drain", "POST"},
-		{"/v1/brokers/{broker}/undrain", "POST"},
-		{"/v1/brokers/{broker}/can-stop", "GET"},
-		{"/v1/reassignments", "GET POST"},
-		{"/v1/reassignments/rebalance", "POST"},
-		{"/v1/reassignments/{topic}/{partition}", "DELETE"},
-		{"/v1/elections", "POST"},
 	} {
 		for m := range strings.FieldsSeq(r.methods) {
 			out = append(out, &route.Route{Method: m, Path: r.path, Needs: "not built yet", Body: route.RawBody, MaxBody: maxProduceBody, Accept: anything})

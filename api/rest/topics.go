@@ -70,6 +70,8 @@ type PartitionStateView struct {
 	LeaderEpoch      int32            `json:"leader_epoch"`
 	Replicas         []int32          `json:"replicas"`
 	ISR              []int32          `json:"isr"`
+	Adding           []int32          `json:"adding"`   // replicas that a reassignment adds
+	Removing         []int32          `json:"removing"` // replicas that it takes away in the end
 	LogStartOffset   *int64           `json:"log_start_offset" extensions:"x-nullable"`
 	HighWatermark    *int64           `json:"high_watermark" extensions:"x-nullable"`
 	LastStableOffset *int64           `json:"last_stable_offset" extensions:"x-nullable"`
@@ -215,7 +217,7 @@ func (a *API) topicView(c *route.Call, s *broker.TopicState) TopicView {
 func (a *API) partitionStateView(c *route.Call, p *broker.PartitionState) PartitionStateView {
 	v := PartitionStateView{
 		Partition: int32(p.ID), LeaderEpoch: int32(p.LeaderEpoch), Replicas: brokerIDs(p.Replicas),
-		ISR: brokerIDs(p.ISR), ReplicaStates: []ReplicaState{},
+		ISR: brokerIDs(p.ISR), Adding: brokerIDs(p.Adding()), Removing: brokerIDs(p.Removing()), ReplicaStates: []ReplicaState{},
 	}
 	if p.Leader != metadata.NoLeader {
 		v.Leader = new(int32(p.Leader))

@@ -6,10 +6,12 @@ import (
 	"log/slog"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"tidewire/broker/partition"
 	"tidewire/broker/replication"
+	"tidewire/broker/throttle"
 	"tidewire/internal/lifecycle"
 	"tidewire/internal/model"
 )
@@ -19,9 +21,11 @@ type ClientConfig struct {
 	// Self is this node in this life of it.
 	Self replication.Member
 	// Dial connects to another node's Server.
-	Dial   func(ctx context.Context, to model.BrokerID) (net.Conn, error)
-	Logger *slog.Logger
-	Group  *lifecycle.Group
+	Dial func(ctx context.Context, to model.BrokerID) (net.Conn, error)
+	// Throttle paces what is taken for replicas that Slow has named.
+	Throttle *throttle.Bucket
+	Logger   *slog.Logger
+	Group    *lifecycle.Group
 }
 
 // Client fetches for every partition that this node follows. Its methods are safe for
@@ -36,6 +40,9 @@ type Client struct {
 
 // NewClient returns a client that follows nothing yet.
 func NewClient(cfg ClientConfig) *Client {
+	if cfg.Throttle == nil {
+		cfg.Throttle = new(throttle.Bucket)
+	}
 	return &Client{cfg: cfg, leaders: map[model.BrokerID]*fetcher{}, parts: map[Key]*followed{}}
 }
 
@@ -62,6 +69,16 @@ func (c *Client) Set(p *partition.Partition, leader model.BrokerID, epoch model.
 	f.add(e)
 }
 
+// Slow says whether what a partition fetches is paced by the throttle: that of a replica which a
+// move adds, until it is in sync.
+func (c *Client) Slow(k Key, slow bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if e := c.parts[k]; e != nil {
+		e.slow.Store(slow)
+	}
+}
+
 // Remove ends the following of a partition.
 func (c *Client) Remove(k Key) {
 	c.mu.Lock()
@@ -86,6 +103,7 @@ type followed struct {
 	part  *partition.Partition
 	epoch model.LeaderEpoch
 	by    *fetcher
+	slow  atomic.Bool
 
 	// All guarded by fetcher.mu.
 	gone    bool
@@ -349,6 +367,9 @@ func (f *fetcher) wakeLate(now time.Time) time.Duration {
 	for _, e := range f.late {
 		switch left := e.retryAt.Sub(now); {
 		case e.gone:
+		case left <= 0 && e.slow.Load() && f.client.cfg.Throttle.Wait(now) > 0:
+			next = f.paceLocked(e, now, next)
+			late = append(late, e)
 		case left <= 0:
 			due = append(due, e)
 		default:
@@ -364,6 +385,33 @@ func (f *fetcher) wakeLate(now time.Time) time.Duration {
 		f.touch(e, true)
 	}
 	return next
+}
+
+// paceLocked has a partition wait for the throttle, and gives how long the next one of all waits.
+func (f *fetcher) paceLocked(e *followed, now time.Time, next time.Duration) time.Duration {
+	wait := min(max(f.client.cfg.Throttle.Wait(now), time.Millisecond), paceMost)
+	e.retryAt = now.Add(wait)
+	if next == 0 || wait < next {
+		return wait
+	}
+	return next
+}
+
+// again has a partition ask for more, at once unless the throttle has it wait.
+func (f *fetcher) again(e *followed, took int) {
+	now := time.Now()
+	f.mu.Lock()
+	e.failed = 0
+	paced := false
+	if e.slow.Load() && !e.gone {
+		f.client.cfg.Throttle.Took(took, now)
+		if paced = f.client.cfg.Throttle.Wait(now) > 0; paced {
+			f.paceLocked(e, now, 0)
+			f.late = append(f.late, e)
+		}
+	}
+	f.mu.Unlock()
+	f.touch(e, !paced) // how far it is, is told in any case
 }
 
 // read applies answers.
@@ -411,8 +459,5 @@ func (f *fetcher) take(a *answer) {
 		f.postpone(e, err)
 		return
 	}
-	f.mu.Lock()
-	e.failed = 0
-	f.mu.Unlock()
-	f.touch(e, true)
+	f.again(e, len(a.fetch.Batches))
 }

@@ -17,6 +17,7 @@ import (
 	"tidewire/broker/follow"
 	"tidewire/broker/partition"
 	"tidewire/broker/replication"
+	"tidewire/broker/throttle"
 	"tidewire/internal/fsx"
 	"tidewire/internal/lifecycle"
 	"tidewire/internal/model"
@@ -41,6 +42,7 @@ type broker struct {
 	client *follow.Client
 	server *follow.Server
 	all    map[model.BrokerID]*broker
+	pace   *throttle.Bucket
 
 	mu    sync.Mutex
 	conns []net.Conn // guarded by mu: that others have opened
@@ -79,7 +81,7 @@ func newBrokers(t *testing.T, n int) []*broker {
 	all := map[model.BrokerID]*broker{}
 	var out []*broker
 	for i := range n {
-		b := &broker{t: t, id: model.BrokerID(i + 1), group: lifecycle.New(context.Background()), all: all}
+		b := &broker{t: t, id: model.BrokerID(i + 1), group: lifecycle.New(context.Background()), all: all, pace: new(throttle.Bucket)}
 		var err error
 		b.store, err = log.OpenStore(log.StoreOptions{FS: fsx.NewMem(), Dir: filepath.FromSlash("/data"), Group: b.group, Now: time.Now, Logger: slog.New(slog.DiscardHandler)})
 		require.NoError(t, err)
@@ -90,8 +92,8 @@ func newBrokers(t *testing.T, n int) []*broker {
 			b.parts = append(b.parts, partition.New(l, partition.Identity{Topic: "t", TopicID: id, Partition: model.PartitionID(p)},
 				partition.Settings{MaxMessageBytes: 1 << 20, MinInsyncReplicas: 2}, func() int64 { return time.Now().UnixMilli() }, func() {}))
 		}
-		b.client = follow.NewClient(follow.ClientConfig{Self: replication.Member{ID: b.id, Epoch: 10}, Dial: b.dial, Logger: slog.New(slog.DiscardHandler), Group: b.group})
-		b.server = follow.NewServer(follow.ServerConfig{Logger: slog.New(slog.DiscardHandler), Group: b.group, Find: func(k follow.Key) *partition.Partition {
+		b.client = follow.NewClient(follow.ClientConfig{Self: replication.Member{ID: b.id, Epoch: 10}, Dial: b.dial, Throttle: b.pace, Logger: slog.New(slog.DiscardHandler), Group: b.group})
+		b.server = follow.NewServer(follow.ServerConfig{Throttle: b.pace, Logger: slog.New(slog.DiscardHandler), Group: b.group, Find: func(k follow.Key) *partition.Partition {
 			if k.Topic != id || int(k.Partition) >= parts {
 				return nil
 			}

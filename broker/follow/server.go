@@ -11,6 +11,7 @@ import (
 
 	"tidewire/broker/partition"
 	"tidewire/broker/replication"
+	"tidewire/broker/throttle"
 	"tidewire/internal/lifecycle"
 	"tidewire/internal/model"
 )
@@ -30,16 +31,23 @@ const (
 // ServerConfig is what a Server is made of.
 type ServerConfig struct {
 	// Find gives a partition that this node has a replica of, or nil.
-	Find   func(Key) *partition.Partition
-	Logger *slog.Logger
-	Group  *lifecycle.Group
+	Find func(Key) *partition.Partition
+	// Throttle paces what is sent to replicas that a move adds and that are not in sync yet.
+	Throttle *throttle.Bucket
+	Logger   *slog.Logger
+	Group    *lifecycle.Group
 }
 
 // Server serves the followers of what this node leads.
 type Server struct{ cfg ServerConfig }
 
 // NewServer returns a server; it does nothing until Serve.
-func NewServer(cfg ServerConfig) *Server { return &Server{cfg} }
+func NewServer(cfg ServerConfig) *Server {
+	if cfg.Throttle == nil {
+		cfg.Throttle = new(throttle.Bucket)
+	}
+	return &Server{cfg}
+}
 
 // Serve speaks with a follower's node until the connection or ctx ends, and closes the
 // connection. from is who the connection was found to be.
@@ -85,6 +93,7 @@ type session struct {
 	kick   chan struct{}
 
 	parts map[Key]*served // of the reading goroutine
+	slow  []*served       // of the writing goroutine: wait for the throttle, and are queued
 
 	mu    sync.Mutex
 	ready []*served // guarded by mu: have an answer to be sent, or may have
@@ -264,9 +273,11 @@ func (x *session) markMoved(e *served) {
 
 // write sends answers until the connection fails.
 func (x *session) write(ctx context.Context) {
-	timer := time.NewTimer(time.Hour)
+	timer, pace := time.NewTimer(time.Hour), time.NewTimer(time.Hour)
 	timer.Stop()
+	pace.Stop()
 	defer timer.Stop()
+	defer pace.Stop()
 	var buf []byte
 	armed := false
 	for {
@@ -289,8 +300,13 @@ func (x *session) write(ctx context.Context) {
 			}
 			continue
 		}
+		if len(x.slow) > 0 {
+			pace.Reset(x.paceAfter())
+		}
 		select {
 		case <-x.kick:
+		case <-pace.C:
+			x.hurry()
 		case <-timer.C:
 			armed = false
 			if buf = x.collectMoved(buf); len(buf) > 4 && !x.send(buf) {
@@ -320,23 +336,67 @@ func (x *session) collect(b []byte) []byte {
 		e.queued = false
 		at, said, wants := e.at, e.said, e.wants
 		x.mu.Unlock()
-		if wants {
-			b = x.answer(b, e, at, said)
+		paced := wants && said == nil && e.part.CatchingUp(x.who.ID)
+		switch {
+		case paced && x.server.cfg.Throttle.Wait(time.Now()) > 0:
+			x.slowDown(e)
+		case wants:
+			b = x.answer(b, e, owed{at, said, paced})
 		}
 	}
 	return b
 }
 
+// owed is what an answer is about.
+type owed struct {
+	at    replication.Position
+	said  *answer
+	paced bool // by the throttle
+}
+
+// paceMost bounds how long a wait for the throttle goes on before it is looked at again: it may
+// have been raised.
+const paceMost = 250 * time.Millisecond
+
+// slowDown has a partition wait for the throttle.
+func (x *session) slowDown(e *served) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if !e.queued {
+		e.queued = true // until its time has come
+		x.slow = append(x.slow, e)
+	}
+}
+
+func (x *session) paceAfter() time.Duration {
+	return min(max(x.server.cfg.Throttle.Wait(time.Now()), time.Millisecond), paceMost)
+}
+
+// hurry has those that wait for the throttle looked at again.
+func (x *session) hurry() {
+	x.mu.Lock()
+	x.ready = append(x.ready, x.slow...)
+	x.mu.Unlock()
+	x.slow = nil
+}
+
 // answer appends what is owed to a partition, where there is something.
-func (x *session) answer(b []byte, e *served, at replication.Position, said *answer) []byte {
+func (x *session) answer(b []byte, e *served, o owed) []byte {
+	at, said := o.at, o.said
 	a := answer{key: e.key, fetch: partition.Fetch{At: at}}
-	head := len(b)
+	head, most := len(b), answerBytes
+	if o.paced {
+		most = x.server.cfg.Throttle.Chunk(answerBytes)
+	}
 	if said == nil {
 		b = append(b, make([]byte, answerHead)...)
 		var err error
 		var v partition.View
-		b, v, err = e.part.ReadFor(b, at.Epoch, at.LogEnd, answerBytes)
+		b, v, err = e.part.ReadFor(b, at.Epoch, at.LogEnd, most)
 		n := len(b) - head - answerHead
+		if o.paced {
+			x.server.cfg.Throttle.Took(n, time.Now())
+		}
 		switch {
 		case err != nil:
 			b, said = b[:head], &answer{status: statusRefused}

@@ -41,7 +41,8 @@ type Seen map[model.BrokerID]bool
 type Partition struct {
 	// State is by the leader and the number of replicas in sync.
 	State State
-	// OutOfSync are the replicas that are not in sync, in the order of the replicas.
+	// OutOfSync are the replicas that are not in sync, in the order of the replicas. What a move
+	// only adds is not missing.
 	OutOfSync []model.BrokerID
 	// TooFew says that fewer are in sync than min.insync.replicas, also where it is offline.
 	TooFew bool
@@ -50,7 +51,7 @@ type Partition struct {
 // Of judges a partition; broken says that its leader cannot serve it.
 func Of(p *metadata.Partition, minISR int64, seen Seen, broken bool) Partition {
 	var out Partition
-	for _, r := range p.Replicas {
+	for _, r := range p.Origin() {
 		if !InSync(p, r, seen) {
 			out.OutOfSync = append(out.OutOfSync, r)
 		}

@@ -57,6 +57,18 @@ func TestOneThatIsOfflineMayLackReplicasToo(t *testing.T) {
 	require.True(t, health.Of(&p, 2, health.Seen{1: true, 2: true}, false).TooFew)
 }
 
+func TestWhatAMoveOnlyAddsIsNotMissing(t *testing.T) {
+	t.Parallel()
+	p := metadata.Partition{
+		Leader: 1, Replicas: []model.BrokerID{1, 2, 3}, ISR: []model.BrokerID{1, 2},
+		Move: &metadata.Move{From: []model.BrokerID{1, 2}, To: []model.BrokerID{2, 3}},
+	}
+	seen := health.Seen{1: true, 2: true, 3: true}
+	require.Equal(t, health.Partition{}, health.Of(&p, 2, seen, false))
+	delete(seen, 2)
+	require.Equal(t, []model.BrokerID{2}, health.Of(&p, 1, seen, false).OutOfSync)
+}
+
 func TestStatesAreFoundByTheirNames(t *testing.T) {
 	t.Parallel()
 	for _, s := range []health.State{health.Healthy, health.UnderReplicated, health.UnderMinISR, health.Offline} {

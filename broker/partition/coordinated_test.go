@@ -65,3 +65,28 @@ func TestACallbackComesOnceAllSlicesHaveEnded(t *testing.T) {
 	require.NoError(t, b.Err)
 	require.Empty(t, called)
 }
+
+// A leader that leads on in another epoch has the same log: what waits goes on to, and what is
+// open is appended in the epoch that it was admitted to.
+func TestWhatWaitsOutlivesAnEpochOfTheSameLeader(t *testing.T) {
+	t.Parallel()
+	f := start(t, normal)
+	f.gate.shut()
+	appended, open := slice(AcksAll, "a"), slice(AcksAll, "b")
+	c1 := submit(f.Partition, appended)
+	<-f.gate.waiting
+	c2 := submit(f.Partition, open)
+	f.SetLeadership(Leadership{Leader: true, Epoch: 8, ISR: 1})
+	f.gate.let(nil)
+	wait(t, c1)
+	wait(t, c2)
+	require.NoError(t, appended.Err)
+	require.NoError(t, open.Err)
+	after := slice(AcksAll, "c")
+	wait(t, submit(f.Partition, after))
+	require.NoError(t, after.Err)
+	epoch, end := f.log.EpochEnd(7)
+	require.EqualValues(t, 7, epoch)
+	require.EqualValues(t, 2, end)
+	require.EqualValues(t, 3, f.Bounds().HighWatermark)
+}

@@ -135,7 +135,8 @@ type Identity struct {
 }
 
 // SetLeadership takes over what the metadata says. A replica that is no longer leader
-// fails what waits on it: not applied where it was not appended, unknown where it was.
+// fails what waits on it: not applied where it was not appended, unknown where it was. One that
+// leads on in another epoch has the same log, and what waits goes on to.
 func (p *Partition) SetLeadership(l Leadership) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -143,14 +144,23 @@ func (p *Partition) SetLeadership(l Leadership) {
 }
 
 func (p *Partition) setLeadershipLocked(l Leadership) {
+	p.endEpochLocked(l)
 	was := p.lead
 	p.lead = l
-	if was.Leader && (!l.Leader || l.Epoch != was.Epoch) {
+	if was.Leader && !l.Leader {
 		p.failLocked(model.Errorf(model.LeaderUnavailable, "the leadership of partition %d of %q moved", p.ID, p.Topic),
 			model.Errorf(model.NotEnoughReplicasAfterAppend, "the leadership of partition %d of %q moved after the append", p.ID, p.Topic))
 	}
 	p.advanceLocked(p.log.StableEnd())
 	p.wakeLocked()
+}
+
+// endEpochLocked appends what is open in the epoch that it was admitted to, where this replica
+// leads on in another.
+func (p *Partition) endEpochLocked(next Leadership) {
+	if p.lead.Leader && next.Leader && next.Epoch != p.lead.Epoch && len(p.open) > 0 && p.closed == nil && p.log.Failed() == nil {
+		p.sealLocked()
+	}
 }
 
 // Leadership is what the metadata said last.

@@ -57,8 +57,8 @@ type replica struct {
 func (p *Partition) SetRole(r Role) {
 	own, ok := p.log.(Replicated)
 	p.mu.Lock()
-	if p.rep == nil && ok && len(r.State.Replicas) > 1 {
-		p.rep = &replica{log: own, tails: map[*Tail]struct{}{}, applying: make(chan struct{}, 1)}
+	if ok && len(r.State.Replicas) > 1 {
+		p.beginReplicaLocked(own)
 	}
 	rep := p.rep
 	p.mu.Unlock()
@@ -71,6 +71,7 @@ func (p *Partition) SetRole(r Role) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	rep.role = r
+	p.endEpochLocked(r.Leadership)
 	switch {
 	case !r.Leader:
 		rep.lead = nil
@@ -86,6 +87,12 @@ func (p *Partition) SetRole(r Role) {
 	p.setLeadershipLocked(r.Leadership)
 	for t := range rep.tails {
 		t.Data()
+	}
+}
+
+func (p *Partition) beginReplicaLocked(own Replicated) {
+	if p.rep == nil {
+		p.rep = &replica{log: own, tails: map[*Tail]struct{}{}, applying: make(chan struct{}, 1)}
 	}
 }
 
@@ -123,10 +130,15 @@ func (p *Partition) reachLocked(stable model.Offset) model.Offset {
 	return p.rep.lead.Advance(stable, p.settings.MinInsyncReplicas)
 }
 
-// Follow adds a follower's session to those told; Unfollow takes it out.
+// Follow adds a follower's session to those told; Unfollow takes it out. A follower may be there
+// before this node knows that the partition is to have one.
 func (p *Partition) Follow(t *Tail) {
+	own, ok := p.log.(Replicated)
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if ok {
+		p.beginReplicaLocked(own)
+	}
 	if p.rep != nil {
 		p.rep.tails[t] = struct{}{}
 	}
@@ -186,6 +198,13 @@ func (p *Partition) Fetched(m replication.Member, at replication.Position) (repl
 		p.rep.role.Due()
 	}
 	return a, nil
+}
+
+// CatchingUp tells that a follower is one that a move adds, and is not in sync yet.
+func (p *Partition) CatchingUp(id model.BrokerID) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.rep != nil && p.rep.lead != nil && p.rep.role.State.CatchingUp(id)
 }
 
 // Alive notes a sign of life of a follower that waits for data, and gives the log start.
@@ -261,15 +280,6 @@ func (p *Partition) Proposed(q replication.Proposal, refused bool) {
 		return
 	}
 	p.rep.lead.Unanswered(q, p.rep.role.Clock())
-}
-
-// Description is a partition as its leader can tell of it.
-type Description struct {
-	Bounds
-	SizeBytes int64
-	Segments  int
-	// Followers are the other replicas; nil where another node leads.
-	Followers []replication.FollowerState
 }
 
 // Followers are the states of the other replicas as this leader sees them; nil elsewhere.

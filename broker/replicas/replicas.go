@@ -16,6 +16,7 @@ import (
 	"tidewire/broker/follow"
 	"tidewire/broker/partition"
 	"tidewire/broker/replication"
+	"tidewire/broker/throttle"
 	"tidewire/cluster/metadata"
 	"tidewire/internal/lifecycle"
 	"tidewire/internal/model"
@@ -62,17 +63,31 @@ type Replicas struct {
 	client *follow.Client
 	server *follow.Server
 	kick   chan struct{}
+	out    *throttle.Bucket // of what is sent to replicas that moves add
+	in     *throttle.Bucket // of what such replicas here take
 }
 
 // New returns one that does nothing until Start, but takes roles.
 func New(c Config) *Replicas {
+	out, in := new(throttle.Bucket), new(throttle.Bucket)
 	return &Replicas{
-		cfg: c, kick: make(chan struct{}, 1),
+		cfg: c, kick: make(chan struct{}, 1), out: out, in: in,
 		client: follow.NewClient(follow.ClientConfig{
-			Self: replication.Member{ID: c.Self, Epoch: c.Peers.BrokerEpoch()}, Dial: c.Peers.DialFollow, Logger: c.Logger, Group: c.Group,
+			Self: replication.Member{ID: c.Self, Epoch: c.Peers.BrokerEpoch()}, Dial: c.Peers.DialFollow, Throttle: in, Logger: c.Logger, Group: c.Group,
 		}),
-		server: follow.NewServer(follow.ServerConfig{Find: c.Find, Logger: c.Logger, Group: c.Group}),
+		server: follow.NewServer(follow.ServerConfig{Find: c.Find, Throttle: out, Logger: c.Logger, Group: c.Group}),
 	}
+}
+
+// SetThrottle bounds the bytes per second that this node sends for moves, and those that it takes
+// (KIP-73). r may be nil.
+func (r *Replicas) SetThrottle(bytesPerSecond int64) {
+	if r == nil {
+		return
+	}
+	now := time.Now() // only differences count
+	r.out.Set(bytesPerSecond, now)
+	r.in.Set(bytesPerSecond, now)
 }
 
 // Start serves followers and proposes.
@@ -102,15 +117,22 @@ func (r *Replicas) Take(self model.BrokerID, p *partition.Partition, want *metad
 		p.SetLeadership(lead)
 		return
 	}
-	p.SetRole(partition.Role{
-		Leadership: lead, Self: self, LagMs: replicaLag.Milliseconds(), Clock: r.cfg.Clock, Due: r.wake,
-		State: replication.State{LeaderEpoch: want.LeaderEpoch, PartitionEpoch: want.PartitionEpoch, Replicas: want.Replicas, ISR: want.ISR},
-	})
+	state := replication.State{LeaderEpoch: want.LeaderEpoch, PartitionEpoch: want.PartitionEpoch, Replicas: want.Replicas, ISR: want.ISR, Adding: want.Adding()}
+	p.SetRole(partition.Role{Leadership: lead, Self: self, LagMs: replicaLag.Milliseconds(), Clock: r.cfg.Clock, Due: r.wake, State: state})
+	k := follow.Key{Topic: p.TopicID, Partition: p.ID}
 	if lead.Leader || want.Leader == metadata.NoLeader {
-		r.client.Remove(follow.Key{Topic: p.TopicID, Partition: p.ID})
+		r.client.Remove(k)
 		return
 	}
 	r.client.Set(p, want.Leader, want.LeaderEpoch)
+	r.client.Slow(k, state.CatchingUp(self))
+}
+
+// LeaveOne ends the following of a partition. r may be nil.
+func (r *Replicas) LeaveOne(topic model.TopicID, p model.PartitionID) {
+	if r != nil {
+		r.client.Remove(follow.Key{Topic: topic, Partition: p})
+	}
 }
 
 // Leave ends the following of a topic's first n partitions. r may be nil.

@@ -13,6 +13,12 @@ type State struct {
 	PartitionEpoch int32
 	Replicas       []model.BrokerID
 	ISR            []model.BrokerID
+	Adding         []model.BrokerID // of Replicas: those that a move adds
+}
+
+// CatchingUp tells that a replica is one that a move adds, and is not in sync yet.
+func (s *State) CatchingUp(id model.BrokerID) bool {
+	return slices.Contains(s.Adding, id) && !slices.Contains(s.ISR, id)
 }
 
 // Member is a replica in a life of its node.

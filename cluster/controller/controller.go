@@ -18,15 +18,21 @@ const MaxVoters = 5
 // replaceAfter is how long a voter must be gone before another takes its vote.
 const replaceAfter = 30 * time.Second
 
+// removeAfter is how long a server without a broker must be gone before it is taken out.
+const removeAfter = 5 * time.Second
+
 // Server is a server of the quorum, with what is seen of it.
 type Server struct {
-	Storage  string // its id in the quorum
-	Node     model.BrokerID
-	Known    bool // Node is known
-	Voter    bool
-	Alive    bool          // gossip sees it
-	Gone     time.Duration // since when it is not alive; 0 while it is
-	CaughtUp bool          // it has applied what was committed a moment ago
+	Storage string // its id in the quorum
+	Node    model.BrokerID
+	Known   bool // Node is known
+	// Registered says that a broker is registered for it. One that was and is not any more has been
+	// removed by an operator.
+	Registered bool
+	Voter      bool
+	Alive      bool          // gossip sees it
+	Gone       time.Duration // since when it is not alive; 0 while it is
+	CaughtUp   bool          // it has applied what was committed a moment ago
 }
 
 // Candidate is a node that gossip sees alive and that is no server yet.
@@ -57,7 +63,8 @@ type Change struct {
 // change at a time is safe in raft; the caller asks again when it is made.
 //
 // Voters stay odd: two that have caught up are promoted back to back. A voter goes only when
-// its node came back with an empty data folder, or, gone for long, once its replacement votes.
+// its node came back with an empty data folder, or, gone for long, once its replacement votes, or
+// when an operator has removed its broker.
 func NextServer(self string, servers []Server, candidates []Candidate) Change {
 	slices.SortFunc(servers, func(a, b Server) int { return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.Storage, b.Storage)) })
 	slices.SortFunc(candidates, func(a, b Candidate) int {
@@ -66,7 +73,22 @@ func NextServer(self string, servers []Server, candidates []Candidate) Change {
 	if c := admit(self, servers, candidates); c.Action != Keep {
 		return c
 	}
+	if s := removed(self, servers); s != "" {
+		return Change{Remove, s}
+	}
 	return vote(self, servers)
+}
+
+// removed is a server that is gone and whose broker nobody knows any more: it was removed, or it
+// went before it had registered and is taken in anew when it comes back. Only a node that has
+// registered gets a vote, so that a voter among them was removed.
+func removed(self string, servers []Server) string {
+	for _, s := range servers {
+		if !s.Registered && !s.Alive && s.Gone >= removeAfter && s.Storage != self {
+			return s.Storage
+		}
+	}
+	return ""
 }
 
 // admit takes the first candidate in. What its node was before, with another data folder,

@@ -14,7 +14,7 @@ import (
 // server makes node n's server by marks: v votes, a is alive, c has caught up, g is gone for
 // long.
 func server(n int, marks string) Server {
-	s := Server{Storage: fmt.Sprint("s-", n), Node: model.BrokerID(n), Known: true, Gone: time.Second}
+	s := Server{Storage: fmt.Sprint("s-", n), Node: model.BrokerID(n), Known: true, Registered: true, Gone: time.Second}
 	for _, m := range marks {
 		switch m {
 		case 'v':
@@ -25,6 +25,8 @@ func server(n int, marks string) Server {
 			s.CaughtUp = true
 		case 'g':
 			s.Gone = replaceAfter
+		case 'r': // its broker was removed
+			s.Registered, s.Known = false, false
 		}
 	}
 	return s
@@ -70,6 +72,11 @@ func TestServersChangeOneStepAtATime(t *testing.T) {
 		},
 		"a second node of a live one's id stays out": {servers: servers("vac", "vac", "vac"), candidates: []Candidate{{"s-twin", 2}}},
 		"nor does one push the leader out":           {servers: servers("vc"), candidates: []Candidate{{"s-twin", 1}}},
+		"a voter whose broker was removed goes":      {servers: servers("vac", "vac", "vgr"), want: Change{Remove, "s-3"}},
+		"and so does another server":                 {servers: servers("vac", "vac", "vac", "gr"), want: Change{Remove, "s-4"}},
+		"not while its node is there":                {servers: servers("vac", "vac", "vac", "ar")},
+		"nor at once, for it may be starting":        {servers: servers("vac", "vac", "vac", "r")},
+		"two are left then, and a third may vote":    {servers: servers("vac", "vac", "ac"), want: Change{Promote, "s-3"}},
 		"and others come in past it": {
 			servers("vac", "vac", "vac"), []Candidate{{"s-twin", 2}, {"s-4", 4}}, Change{Add, "s-4"},
 		},
@@ -133,7 +140,7 @@ func apply(t *rapid.T, state map[string]*Server, waiting *[]Candidate, c Change)
 	case Add:
 		for i, w := range *waiting {
 			if w.Storage == c.Storage {
-				state[c.Storage] = &Server{Storage: w.Storage, Node: w.Node, Known: true, Alive: true, CaughtUp: true}
+				state[c.Storage] = &Server{Storage: w.Storage, Node: w.Node, Known: true, Registered: true, Alive: true, CaughtUp: true}
 				*waiting = append((*waiting)[:i:i], (*waiting)[i+1:]...)
 				return
 			}

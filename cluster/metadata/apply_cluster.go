@@ -48,9 +48,8 @@ func applyAlterClusterConfig(t *tx, c AlterClusterConfig) (any, *model.Error) {
 func (t *tx) recomputeConfigs() {
 	for _, p := range t.allTopics() {
 		n := *p
-		n.Config = t.effective(n.Overrides, n.ReplicationFactor())
 		before := n.Partitions
-		if t.settle(&n); len(before) > 0 && &before[0] != &n.Partitions[0] {
+		if t.refit(&n); len(before) > 0 && &before[0] != &n.Partitions[0] {
 			t.putTopic(&n)
 			continue
 		}
@@ -108,7 +107,7 @@ func applyRegisterBroker(t *tx, c RegisterBroker) (any, *model.Error) {
 		Rack: c.Rack, BinaryVer: c.BinaryVersion, RegisteredAt: c.Now, Fenced: true, State: BrokerActive, Version: t.index,
 	}
 	if before != nil {
-		b.State = before.State
+		b.State, b.Drain = before.State, before.Drain
 		switch {
 		case before.StorageID != c.StorageID:
 			t.dropReplica(c.ID)
@@ -193,6 +192,7 @@ func (t *tx) editTopics(edit func(*Topic, *Partition) bool) {
 			if !edit(topic, &p) {
 				continue
 			}
+			t.finish(topic.Config, &p)
 			p.PartitionEpoch++
 			if parts == nil {
 				parts = slices.Clone(topic.Partitions)
@@ -202,6 +202,7 @@ func (t *tx) editTopics(edit func(*Topic, *Partition) bool) {
 		if parts != nil {
 			n := *topic
 			n.Partitions = parts
+			t.fitAfter(topic, &n)
 			t.putTopic(&n)
 		}
 	}

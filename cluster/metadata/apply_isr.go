@@ -48,12 +48,39 @@ func (t *tx) alterPartition(leader model.BrokerID, c *PartitionChange) Partition
 	if !slices.Contains(next, leader) {
 		p.install(topic.Config, t.elect(topic.Config, &p))
 	}
+	return PartitionAltered{Partition: t.putPartition(topic, c.Partition, p)}
+}
+
+// putPartition makes a partition another, in the next partition epoch, and ends its move where
+// that has come to its end. It gives the partition as it is then.
+func (t *tx) putPartition(topic *Topic, i model.PartitionID, p Partition) Partition {
+	t.finish(topic.Config, &p)
 	p.PartitionEpoch++
 	n := *topic
 	n.Partitions = slices.Clone(topic.Partitions)
-	n.Partitions[c.Partition] = p
+	n.Partitions[i] = p
+	t.fitAfter(topic, &n)
 	t.putTopic(&n)
-	return PartitionAltered{Partition: p}
+	return n.Partitions[i]
+}
+
+// fitAfter has the settings of a topic follow a change of its partitions.
+func (t *tx) fitAfter(before, n *Topic) {
+	if n.ReplicationFactor() != before.ReplicationFactor() {
+		t.refit(n)
+	}
+}
+
+// refit gives a topic its settings in force, some of which depend on the replication factor,
+// and its partitions what follows from them.
+func (t *tx) refit(n *Topic) {
+	for {
+		rf := n.ReplicationFactor()
+		n.Config = t.effective(n.Overrides, rf)
+		if t.settle(n); n.ReplicationFactor() == rf { // an election may have ended a move
+			return
+		}
+	}
 }
 
 // checkChange is why a leader may not make that change (KIP-497, 841, 903).
@@ -113,6 +140,7 @@ func (t *tx) settle(topic *Topic) {
 		if p.Leader == NoLeader {
 			if leader := t.elect(topic.Config, &p); leader != NoLeader {
 				p.install(topic.Config, leader)
+				t.finish(topic.Config, &p)
 				changed = true
 			}
 		}

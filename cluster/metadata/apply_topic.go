@@ -160,8 +160,7 @@ func applyAlterTopicConfig(t *tx, c AlterTopicConfig) (any, *model.Error) {
 	}
 	n := *topic
 	n.Overrides, n.ConfigVersion = next, t.index
-	n.Config = t.effective(next, n.ReplicationFactor())
-	t.settle(&n)
+	t.refit(&n)
 	t.putTopic(&n)
 	return &n, nil
 }

@@ -172,6 +172,11 @@ func (t *tx) putBroker(b *Broker) {
 	note(&t.delta.Brokers, b.ID, putChange(existed))
 }
 
+func (t *tx) removeBroker(b *Broker) {
+	t.brokers.Delete(brokerKey(b.ID))
+	note(&t.delta.Brokers, b.ID, Deleted)
+}
+
 func (t *tx) user(name string) *User {
 	u, _ := t.users.Get([]byte(name))
 	return u

@@ -19,12 +19,16 @@ type ClusterSettings struct {
 	NumPartitions            int64
 	OffsetsRetentionMinutes  int64
 	ProducerIDExpirationMs   int64
+	MoveBytesPerSecond       int64 // math.MaxInt64: no limit
 	RetentionCheckIntervalMs int64
 }
 
 // defaultReplicationFactor is the one setting of the cluster whose default is the
 // replication factor that it is asked for.
 const defaultReplicationFactor = "default.replication.factor"
+
+// MoveThrottleKey is the setting that AlterReassignments may change.
+const MoveThrottleKey = "reassignment.max.bytes.per.second"
 
 // clusterConfigDefs are the settings of the cluster's own, in order of their names, which
 // are Kafka's dynamic cluster-wide ones where it has them (KIP-226).
@@ -53,6 +57,9 @@ var clusterConfigDefs = []ConfigDef{
 	{Name: "producer.id.expiration.ms", Type: TypeLong, Unit: "ms", Default: "86400000", Min: bound(1000), Since: 1, Scope: ScopeCluster,
 		Doc: "How long a partition remembers an idempotent producer of which it hears nothing (KIP-854).",
 		own: func(c *ClusterSettings) any { return &c.ProducerIDExpirationMs }},
+	{Name: MoveThrottleKey, Type: TypeLong, Unit: "bytes", Default: noLimitIn, Min: bound(1), Since: 1, Scope: ScopeCluster,
+		Doc: "How many bytes a node sends at most, and how many it takes, per second, for replicas that a reassignment adds and that are not in sync yet (KIP-73). Other followers are not slowed.",
+		own: func(c *ClusterSettings) any { return &c.MoveBytesPerSecond }},
 }
 
 // ClusterConfigDefs returns the definitions of everything that the cluster's config may

@@ -113,6 +113,78 @@ type PartitionAltered struct {
 	Partition Partition    // as it is now; empty where it is unknown
 }
 
+// AlterReassignments moves partitions to other replicas (KIP-455). Each is decided on by itself.
+// One that moves already goes to the new target instead: what only the old one added leaves at
+// once. What has all of its target in sync is there at once. Throttle, where it is given, is
+// what reassignment.max.bytes.per.second becomes, 0 for no limit, also where a partition is
+// refused. Value: []PartitionAltered, one for each move.
+type AlterReassignments struct {
+	Moves    []Reassignment `json:"moves"`
+	Throttle *int64         `json:"throttle,omitempty"` // bytes per second; nil: as it is
+	By       string         `json:"by,omitempty"`       // who asks for it, "" for the controller
+	Now      Millis         `json:"now"`
+}
+
+// Reassignment names the replicas that a partition is to have, the preferred leader first.
+// Refusals: unknown-partition; invalid-argument (none, one twice, one that is no broker, fewer
+// than the topic's min.insync.replicas); conflict (a new one is fenced or draining, another
+// partition epoch, or only what would leave at once is in sync).
+type Reassignment struct {
+	Topic     model.TopicID     `json:"topic"`
+	Partition model.PartitionID `json:"partition"`
+	Replicas  []model.BrokerID  `json:"replicas"`
+	IfEpoch   *int32            `json:"if_epoch,omitempty"` // the partition's; nil: whatever it is
+}
+
+// CancelReassignments takes moves back: partitions have the replicas again that they had before.
+// Refusals of each: unknown-partition; not-found (it does not move); conflict (only what it would
+// lose is in sync). Value: []PartitionAltered.
+type CancelReassignments struct {
+	Partitions []PartitionRef `json:"partitions"`
+}
+
+// PartitionRef names a partition.
+type PartitionRef struct {
+	Topic     model.TopicID     `json:"topic"`
+	Partition model.PartitionID `json:"partition"`
+}
+
+// ElectLeaders elects leaders by hand (KIP-460). Preferred: the first replica, which must be in
+// sync and live. Unclean: of a partition without a leader, the first that is live, in sync or
+// not: records may be lost. Refusals of each: unknown-partition, conflict (not needed, or
+// nobody may lead). Value: []PartitionAltered.
+type ElectLeaders struct {
+	Type       ElectionType   `json:"type"`
+	Partitions []PartitionRef `json:"partitions"`
+}
+
+// ElectionType says who is elected.
+type ElectionType string
+
+// Types of elections, as Kafka's.
+const (
+	ElectPreferred ElectionType = "preferred"
+	ElectUnclean   ElectionType = "unclean"
+)
+
+// SetBrokerState notes the wish of an operator for a broker: draining ones get no new
+// replicas, and the controller moves away what they have. Refusals: unknown-broker,
+// etag-mismatch, invalid-argument. Value: *Broker.
+type SetBrokerState struct {
+	ID        model.BrokerID `json:"id"`
+	State     BrokerState    `json:"state"`
+	Principal string         `json:"principal,omitempty"`
+	IfMatch   ETag           `json:"if_match,omitempty"`
+	Now       Millis         `json:"now"`
+}
+
+// UnregisterBroker forgets a broker that is gone for good. Refusals: unknown-broker,
+// etag-mismatch, conflict (it is not fenced, or has replicas). Value: *Broker as it was.
+type UnregisterBroker struct {
+	ID      model.BrokerID `json:"id"`
+	IfMatch ETag           `json:"if_match,omitempty"`
+}
+
 // CreateTopic creates a topic. Assignments[i] are the replicas of partition i, the
 // first being its leader. Refusals: topic-exists (also for a name that differs only in
 // "." and "_", with the other name as extra "existing"), invalid-argument with

@@ -1,6 +1,7 @@
 package metadata
 
 import (
+	"slices"
 	"strconv"
 	"time"
 
@@ -56,7 +57,15 @@ type Broker struct {
 	RegisteredAt Millis         `json:"registered_at"`
 	Fenced       bool           `json:"fenced"` // may neither lead nor enter an ISR
 	State        BrokerState    `json:"state"`
+	Drain        *Drain         `json:"drain,omitempty"` // while State is BrokerDraining
 	Version      uint64         `json:"version"`
+}
+
+// Drain is the wish that a broker holds nothing any more.
+type Drain struct {
+	Since     Millis `json:"since"`
+	Replicas  int    `json:"replicas"`            // that it held then
+	Principal string `json:"principal,omitempty"` // who asked for it
 }
 
 // BrokerState is the wish of an operator for a broker, beside Fenced, which is what
@@ -91,13 +100,22 @@ type Topic struct {
 	Config *TopicConfig `json:"-"`
 }
 
-// ReplicationFactor is the number of replicas of the first partition; reassignments
-// may let others differ for a while.
+// ReplicationFactor is the number of replicas that every partition has at least, also before
+// and after what moves has moved: a topic that gets more replicas has them when the last
+// partition has.
 func (t *Topic) ReplicationFactor() int {
-	if len(t.Partitions) == 0 {
-		return 0
+	least := 0
+	for i := range t.Partitions {
+		p := &t.Partitions[i]
+		n := len(p.Replicas)
+		if p.Move != nil {
+			n = min(len(p.Move.From), len(p.Move.To))
+		}
+		if i == 0 || n < least {
+			least = n
+		}
 	}
-	return len(t.Partitions[0].Replicas)
+	return least
 }
 
 // ETag is the topic's etag. It does not change with leaders, in-sync replicas or
@@ -115,6 +133,50 @@ type Partition struct {
 	Replicas       []model.BrokerID  `json:"replicas"`        // the first is the preferred leader
 	ISR            []model.BrokerID  `json:"isr"`
 	ELR            []model.BrokerID  `json:"elr"` // eligible leader replicas (KIP-966)
+	Move           *Move             `json:"move,omitempty"`
+}
+
+// Move is a reassignment that is under way (KIP-455). Meanwhile the partition's replicas are
+// To, and behind them those of From that are not in To.
+type Move struct {
+	From  []model.BrokerID `json:"from"` // the replicas before, which a cancellation brings back
+	To    []model.BrokerID `json:"to"`   // the replicas afterwards
+	Since Millis           `json:"since"`
+	// By is who asked for it, "" for the controller.
+	By string `json:"by,omitempty"`
+}
+
+// Target is the replicas that the partition is to have.
+func (p *Partition) Target() []model.BrokerID {
+	if p.Move != nil {
+		return p.Move.To
+	}
+	return p.Replicas
+}
+
+// Origin is the replicas that the partition has without what is only being added.
+func (p *Partition) Origin() []model.BrokerID {
+	if p.Move != nil {
+		return p.Move.From
+	}
+	return p.Replicas
+}
+
+// Adding is the replicas that a move adds, in order; empty without one.
+func (p *Partition) Adding() []model.BrokerID { return missing(p.Replicas, p.Origin()) }
+
+// Removing is the replicas that a move takes away in the end, in order; empty without one.
+func (p *Partition) Removing() []model.BrokerID { return missing(p.Replicas, p.Target()) }
+
+// missing are those of all that are not in some.
+func missing(all, some []model.BrokerID) []model.BrokerID {
+	out := []model.BrokerID{}
+	for _, id := range all {
+		if !slices.Contains(some, id) {
+			out = append(out, id)
+		}
+	}
+	return out
 }
 
 // User is somebody, or something, that can log in.

@@ -73,7 +73,14 @@ func TestEncodedCommandsAreTheGoldenOnes(t *testing.T) {
 	golden := AlterPartitions{Broker: 1, Epoch: 2, Changes: []PartitionChange{{
 		Topic: topicID(7), Partition: 3, LeaderEpoch: 4, PartitionEpoch: 5, ISR: []InSync{{ID: 1, Epoch: 2}, {ID: 3, Epoch: 6}},
 	}}}
-	for _, c := range []Command{RevokeSessions{ID: "s", User: "u"}, DeleteAPIToken{ID: "t", User: "u"}, FenceBroker{ID: 1, Epoch: 2}, golden} {
+	moves := []Command{
+		AlterReassignments{Moves: []Reassignment{{Topic: topicID(7), Partition: 3, Replicas: brokerIDs(4, 1), IfEpoch: new(int32(9))}}, Throttle: new(int64(1000)), By: "root", Now: t0},
+		CancelReassignments{Partitions: []PartitionRef{{Topic: topicID(7), Partition: 3}}},
+		ElectLeaders{Type: ElectUnclean, Partitions: []PartitionRef{{Topic: topicID(7), Partition: 3}}},
+		SetBrokerState{ID: 1, State: BrokerDraining, Principal: "root", Now: t0},
+		UnregisterBroker{ID: 1, IfMatch: "x"},
+	}
+	for _, c := range append([]Command{RevokeSessions{ID: "s", User: "u"}, DeleteAPIToken{ID: "t", User: "u"}, FenceBroker{ID: 1, Epoch: 2}, golden}, moves...) {
 		b, err := EncodeCommand(c)
 		require.NoError(t, err)
 		fmt.Fprintf(&got, "%q\n", b)
@@ -106,6 +113,7 @@ func TestKindsKeepTheirNames(t *testing.T) {
 		"create-acl", "delete-acls", "create-session", "rotate-session", "revoke-sessions", "create-api-token",
 		"delete-api-token", "add-signing-key", "prune", "set-setup-token", "allocate-producer-ids",
 		"renew-session", "use-ticket", "touch-api-tokens", "set-quota", "delete-quota", "fence-broker", "alter-partitions",
+		"alter-reassignments", "cancel-reassignments", "elect-leaders", "set-broker-state", "unregister-broker",
 	}, got)
 }
 

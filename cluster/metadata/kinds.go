@@ -67,6 +67,11 @@ var kindRows = []kindRow{
 	row(1, applyDeleteQuota),
 	row(1, applyFenceBroker),
 	row(1, applyAlterPartitions),
+	row(1, applyAlterReassignments),
+	row(1, applyCancelReassignments),
+	row(1, applyElectLeaders),
+	row(1, applySetBrokerState),
+	row(1, applyUnregisterBroker),
 }
 
 var kindTable = func() map[Kind]kindRow {
@@ -108,6 +113,11 @@ func (SetQuota) Kind() Kind            { return "set-quota" }
 func (DeleteQuota) Kind() Kind         { return "delete-quota" }
 func (FenceBroker) Kind() Kind         { return "fence-broker" }
 func (AlterPartitions) Kind() Kind     { return "alter-partitions" }
+func (AlterReassignments) Kind() Kind  { return "alter-reassignments" }
+func (CancelReassignments) Kind() Kind { return "cancel-reassignments" }
+func (ElectLeaders) Kind() Kind        { return "elect-leaders" }
+func (SetBrokerState) Kind() Kind      { return "set-broker-state" }
+func (UnregisterBroker) Kind() Kind    { return "unregister-broker" }
 
 // MaxCommandBytes is the largest encoded command; a larger one is not proposed.
 const MaxCommandBytes = 4 << 20

@@ -66,7 +66,7 @@ func (a *app) root() *cobra.Command {
 func (a *app) clientCommands() []*cobra.Command {
 	calling := []*cobra.Command{
 		a.loginCommand(), a.logoutCommand(), a.whoamiCommand(), a.topicCommand(), a.produceCommand(), a.consumeCommand(), a.wsCommand(),
-		a.userCommand(), a.tokenCommand(), a.aclCommand(), a.quotaCommand(), a.clusterCommand(), a.operationCommand(), a.groupCommand(), a.brokerCommand(), a.benchCommand(), a.contextCommand(),
+		a.userCommand(), a.tokenCommand(), a.aclCommand(), a.quotaCommand(), a.clusterCommand(), a.operationCommand(), a.groupCommand(), a.brokerCommand(), a.reassignmentCommand(), a.electionCommand(), a.benchCommand(), a.contextCommand(),
 	}
 	for _, c := range calling {
 		f := c.PersistentFlags()

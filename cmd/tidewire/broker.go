@@ -9,7 +9,9 @@ import (
 )
 
 func (a *app) brokerCommand() *cobra.Command {
-	return group("broker", "Look at the cluster's nodes", a.brokerList(), a.brokerDescribe())
+	return group("broker", "Look at the cluster's nodes, drain and remove them", a.brokerList(), a.brokerDescribe(),
+		a.brokerDrain("drain", "Move everything that a broker holds to others"), a.brokerDrain("undrain", "End the draining of a broker"),
+		a.brokerCanStop(), a.brokerRemove())
 }
 
 var brokerColumns = []string{"id", "host", "rack", "state", "role", "leaders", "replicas", "version", "disk_free_bytes"}

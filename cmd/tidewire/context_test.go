@@ -158,7 +158,7 @@ func TestShellsCompleteTheNamesOfContexts(t *testing.T) {
 func TestWhatIsNotBuiltSaysSo(t *testing.T) {
 	t.Parallel()
 	sh := newShell(t, nil)
-	for _, args := range []string{"transaction abort x", "reassignment list -o json", "election --type preferred", "backup create --to x"} {
+	for _, args := range []string{"transaction abort x", "backup create --to x"} {
 		code, out, errOut := sh.run("", strings.Fields(args)...)
 		assert.Equal(t, 1, code, args)
 		assert.Empty(t, out)

@@ -11,8 +11,7 @@ import (
 func unbuiltCommands() []*cobra.Command {
 	var out []*cobra.Command
 	for _, u := range []struct{ name, what string }{
-		{"transaction", "transactions"}, {"reassignment", "moving partitions between brokers"},
-		{"election", "electing leaders"}, {"backup", "backups"},
+		{"transaction", "transactions"}, {"backup", "backups"},
 	} {
 		out = append(out, &cobra.Command{
 			Use: u.name, Short: "Not built yet: " + u.what,

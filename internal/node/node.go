@@ -25,6 +25,7 @@ import (
 
 	"tidewire/api/admin"
 	"tidewire/api/groups"
+	moving "tidewire/api/moves"
 	"tidewire/api/ops"
 	"tidewire/api/partitions"
 	"tidewire/api/rest"
@@ -33,6 +34,7 @@ import (
 	"tidewire/broker"
 	"tidewire/broker/audit"
 	"tidewire/broker/coordinator"
+	"tidewire/broker/moves"
 	"tidewire/broker/quota"
 	"tidewire/cluster"
 	"tidewire/cluster/metadata"
@@ -64,6 +66,7 @@ type Node struct {
 	storage  *lifecycle.Group // of the store
 	cluster  *cluster.Cluster
 	auth     *auth.Auth
+	moves    *moves.Service
 	broker   *broker.Broker
 	groups   *coordinator.Coordinator
 	streams  *ws.Handler
@@ -310,6 +313,9 @@ func (n *Node) startBroker(ctx context.Context) error {
 	n.groups = coordinator.New(coordinator.Config{
 		NodeID: n.cfg.NodeID, Broker: n.broker, Metadata: n.cluster, Logger: n.logger, Group: n.group, Now: n.now, Monotonic: n.mono,
 	})
+	moved, stopNoting := moves.New(moves.Config{Cluster: n.cluster, Broker: n.broker, Account: account, Now: n.now})
+	n.moves = moved
+	n.onStop("the account of moves", func(context.Context) error { stopNoting(); return nil })
 	n.onStop("the broker", func(context.Context) error { n.broker.Stop(); return nil })
 	n.onStop("the group coordinators", func(context.Context) error { n.groups.Stop(); return nil })
 	n.onStop("background work", stopGroup(n.group))
@@ -356,7 +362,7 @@ func (n *Node) startServer(context.Context) error {
 	})
 	doors := admin.New(admin.Config{Service: n.auth.Service, Authz: n.auth.Authorizer, Cluster: n.cluster, Broker: n.broker})
 	past := n.openHistory(metrics)
-	operate := ops.New(ops.Config{Broker: n.broker, Cluster: n.cluster, Now: n.now, History: past.history})
+	operate := ops.New(ops.Config{Broker: n.broker, Cluster: n.cluster, Now: n.now, History: past.history, Moves: n.moves})
 	consumers := groups.New(groups.Config{Groups: n.groups, Broker: n.broker, Authz: n.auth.Authorizer, Logger: n.logger, Inflight: budget})
 	placed := partitions.New(partitions.Config{Broker: n.broker, Cluster: n.cluster})
 	friends := web.AllowedOrigins(n.cfg.HTTP.CORSOrigins)
@@ -366,7 +372,7 @@ func (n *Node) startServer(context.Context) error {
 		AllowedOrigins: func(r *http.Request) bool { return gate.OwnOrigin(r) || friends(r) },
 	})
 	n.server, err = web.New(web.Config{
-		Gate: gate, Doors: []web.Door{api, doors, operate, consumers, placed}, Streams: web.NewStreams(n.streams), Metrics: metrics, Logger: n.logger, Prefix: n.cfg.HTTP.PathPrefix,
+		Gate: gate, Doors: []web.Door{api, doors, operate, consumers, placed, moving.New(n.moves)}, Streams: web.NewStreams(n.streams), Metrics: metrics, Logger: n.logger, Prefix: n.cfg.HTTP.PathPrefix,
 		CORSOrigins: n.cfg.HTTP.CORSOrigins, TrustedProxies: n.cfg.HTTP.TrustedProxies, TLS: tlsConfig, Now: n.now,
 		MaxConnections: most,
 	})

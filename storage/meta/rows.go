@@ -68,6 +68,7 @@ type brokerRow struct {
 	Registered    int64 `gorm:"column:registered_at"`
 	Fenced        bool
 	State         string
+	Drain         string
 	Version       int64
 }
 
@@ -78,17 +79,18 @@ func toBrokerRow(b *metadata.Broker) brokerRow {
 		ID: int32(b.ID), StorageID: b.StorageID, Incarnation: int64(b.Incarnation), Epoch: b.Epoch, Host: b.Host,
 		HTTPAddr: b.HTTPAddr, KafkaAddr: b.KafkaAddr, PeerAddr: b.PeerAddr, GossipAddr: b.GossipAddr, Rack: b.Rack,
 		BinaryVersion: b.BinaryVer, Registered: int64(b.RegisteredAt), Fenced: b.Fenced, State: string(b.State),
-		Version: int64(b.Version),
+		Drain: text(b.Drain), Version: int64(b.Version),
 	}
 }
 
 func (r brokerRow) entity() (*metadata.Broker, error) {
-	return &metadata.Broker{
+	b := &metadata.Broker{
 		ID: model.BrokerID(r.ID), StorageID: r.StorageID, Incarnation: uint64(r.Incarnation), Epoch: r.Epoch, Host: r.Host,
 		HTTPAddr: r.HTTPAddr, KafkaAddr: r.KafkaAddr, PeerAddr: r.PeerAddr, GossipAddr: r.GossipAddr, Rack: r.Rack,
 		BinaryVer: r.BinaryVersion, RegisteredAt: metadata.Millis(r.Registered), Fenced: r.Fenced,
 		State: metadata.BrokerState(r.State), Version: uint64(r.Version),
-	}, nil
+	}
+	return b, json.Unmarshal([]byte(r.Drain), &b.Drain)
 }
 
 type topicRow struct {
@@ -132,6 +134,7 @@ type partitionRow struct {
 	Replicas       string
 	ISR            string `gorm:"column:isr"`
 	ELR            string `gorm:"column:elr"`
+	Move           string
 }
 
 func (partitionRow) TableName() string { return "partitions" }
@@ -139,7 +142,7 @@ func (partitionRow) TableName() string { return "partitions" }
 func toPartitionRow(topicID string, number int, p *metadata.Partition) partitionRow {
 	return partitionRow{
 		TopicID: topicID, Partition: int32(number), Leader: int32(p.Leader), LeaderEpoch: int32(p.LeaderEpoch),
-		PartitionEpoch: p.PartitionEpoch, Replicas: text(p.Replicas), ISR: text(p.ISR), ELR: text(p.ELR),
+		PartitionEpoch: p.PartitionEpoch, Replicas: text(p.Replicas), ISR: text(p.ISR), ELR: text(p.ELR), Move: text(p.Move),
 	}
 }
 
@@ -151,6 +154,9 @@ func (r partitionRow) entity() (*metadata.Partition, error) {
 		return nil, err
 	}
 	if err := json.Unmarshal([]byte(r.ISR), &p.ISR); err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal([]byte(r.Move), &p.Move); err != nil {
 		return nil, err
 	}
 	return p, json.Unmarshal([]byte(r.ELR), &p.ELR)

@@ -2,7 +2,7 @@ package meta
 
 // formatVersion numbers the schema below. A file of another version is rebuilt, so a
 // change of the schema needs a new number and no migration.
-const formatVersion = 3
+const formatVersion = 4
 
 // tables is persisted: the state row says which format, cluster and raft index the
 // other tables are of, and carries the checksum over all of their rows.
@@ -40,6 +40,7 @@ var tables = []string{
 		registered_at INTEGER NOT NULL,
 		fenced INTEGER NOT NULL,
 		state TEXT NOT NULL,
+		drain TEXT NOT NULL,
 		version INTEGER NOT NULL)`,
 	`CREATE TABLE topics (
 		id TEXT PRIMARY KEY,
@@ -58,6 +59,7 @@ var tables = []string{
 		replicas TEXT NOT NULL,
 		isr TEXT NOT NULL,
 		elr TEXT NOT NULL,
+		move TEXT NOT NULL,
 		PRIMARY KEY (topic_id, partition)) WITHOUT ROWID`,
 	`CREATE TABLE users (
 		name TEXT PRIMARY KEY,

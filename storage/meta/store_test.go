@@ -63,6 +63,10 @@ func commands() []metadata.Command {
 		metadata.DeleteUser{Name: "v"},
 		metadata.DeleteQuota{User: "ü"},
 		metadata.DeleteACLs{Filter: metadata.ACLFields{Host: "*"}},
+		metadata.UnfenceBroker{ID: 7, Epoch: 4},
+		metadata.UnfenceBroker{ID: 0, Epoch: 28},
+		metadata.AlterReassignments{Moves: []metadata.Reassignment{{Topic: id(1), Partition: 1, Replicas: []model.BrokerID{7, 0}}}, By: "ü", Now: 7},
+		metadata.SetBrokerState{ID: 7, State: metadata.BrokerDraining, Principal: "ü", Now: 8},
 	}
 }
 

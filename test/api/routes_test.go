@@ -11,6 +11,7 @@ import (
 
 	"tidewire/api/admin"
 	"tidewire/api/groups"
+	"tidewire/api/moves"
 	"tidewire/api/ops"
 	"tidewire/api/partitions"
 	"tidewire/api/rest"
@@ -21,7 +22,7 @@ import (
 
 // routes is the real table of a node, streams included.
 func routes() []*route.Route {
-	return slices.Concat(rest.New(rest.Config{Auth: &auth.Auth{}}).Routes(), admin.New(admin.Config{}).Routes(), ops.New(ops.Config{}).Routes(), groups.New(groups.Config{}).Routes(), partitions.New(partitions.Config{}).Routes(), web.NewStreams(nil).Routes())
+	return slices.Concat(rest.New(rest.Config{Auth: &auth.Auth{}}).Routes(), admin.New(admin.Config{}).Routes(), ops.New(ops.Config{}).Routes(), groups.New(groups.Config{}).Routes(), partitions.New(partitions.Config{}).Routes(), moves.New(nil).Routes(), web.NewStreams(nil).Routes())
 }
 
 // access is who may use a route.

@@ -71,6 +71,7 @@ export const pages = [
   "nodes",
   "nodes/1",
   "replication",
+  "reassignments",
   "api",
   "api?open=resetGroupOffsets",
   "quotas",

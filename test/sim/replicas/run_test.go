@@ -128,20 +128,29 @@ func (w *world) calm() {
 
 func (w *world) settled() bool {
 	p := w.partition()
-	if len(p.ISR) != len(w.nodes) || p.Leader < 0 {
+	if !w.drained() || p.Move != nil || len(p.ISR) != len(p.Replicas) || p.Leader < 0 {
 		return false
 	}
 	l := w.nodes[p.Leader-1]
 	if l.lead == nil || l.lead.Epoch() != p.LeaderEpoch || l.hw != l.LogEnd() {
 		return false
 	}
-	return !slices.ContainsFunc(w.nodes, func(n *node) bool { return !n.up || !slices.Equal(n.log, l.log) })
+	if slices.ContainsFunc(w.nodes, func(n *node) bool {
+		return !n.up || slices.Contains(p.Replicas, n.id) != (len(n.log) > 0) && len(l.log) > 0 || len(n.log) > 0 && !slices.Equal(n.log, l.log)
+	}) {
+		return false
+	}
+	if !slices.Equal(p.Replicas, w.wanted) {
+		w.wrong("the partition ends with the replicas %v and was to have %v", p.Replicas, w.wanted)
+	}
+	return true
 }
 
 // effects must have happened in every run of the tests, beside every step.
 var effects = []string{
 	"acknowledged", "leaderships", "truncations", "unsynced records lost", "fenced", "unfenced", "ISR grown", "ISR shrunk",
 	"ISR refused", "resigned", "proposals lost", "messages into the void", "an earlier life refused", "refused for want of replicas",
+	"moves begun", "moves ended", "moves replaced", "moves cancelled", "moves refused", "drains moved the partition", "drains stuck", "logs discarded", "preferred leaders elected", "preferred leaders refused",
 }
 
 // Replicas in a storm keep their promises, and settle when it is over.
@@ -209,7 +218,7 @@ func printCounts(total counts, first uint64) {
 // A run that breaks a rule is noticed.
 func TestPlantedFaultsAreFound(t *testing.T) {
 	t.Parallel()
-	for _, f := range []fault{cutsToHW, growsAtOnce, acksUnsynced, believesGhosts} {
+	for _, f := range []fault{cutsToHW, growsAtOnce, acksUnsynced, believesGhosts, keepsEpoch, endsEarly} {
 		t.Run(string(f), func(t *testing.T) {
 			t.Parallel()
 			for seed := uint64(1); ; seed++ {

@@ -35,11 +35,16 @@ func steps() []step {
 		{"save the high watermark", 4, (*world).saveHW},
 		{"let time pass", 6, (*world).pass},
 		{"cut a node off", 1, (*world).cutOff},
-		{"heal the network", 2, (*world).heal},
+		{"heal the network", 4, (*world).heal},
 		{"kill", 1, func(w *world) bool { return w.crash(false) }},
 		{"cut the power", 1, func(w *world) bool { return w.crash(true) }},
-		{"start", 4, (*world).restart},
+		{"start", 6, (*world).restart},
 		{"start with an empty disk", 1, (*world).restartEmpty},
+		{"move", 1, (*world).move},
+		{"drain a node", 1, (*world).drain},
+		{"end a drain", 1, (*world).undrain},
+		{"cancel a move", 1, (*world).cancelMove},
+		{"elect the preferred leader", 1, (*world).electPreferred},
 	}
 }
 
@@ -97,7 +102,8 @@ func (w *world) post(from, to model.BrokerID, what string, deliver func()) {
 
 func (w *world) fetch() bool {
 	n := w.pick(func(n *node) bool {
-		return n.up && n.lead == nil && n.role.Leader != metadata.NoLeader && n.role.Leader != n.id && n.role.LeaderEpoch >= 0
+		return n.up && n.lead == nil && n.role.Leader != metadata.NoLeader && n.role.Leader != n.id && n.role.LeaderEpoch >= 0 &&
+			slices.Contains(n.role.Replicas, n.id)
 	})
 	if n == nil {
 		return false
@@ -212,6 +218,7 @@ func (w *world) control() bool {
 		w.done["unfenced"]++
 		w.propose(metadata.UnfenceBroker{ID: id, Epoch: w.image().Broker(id).Epoch})
 	}
+	w.moveDrained()
 	return true
 }
 
@@ -268,6 +275,9 @@ func (w *world) decideISR() bool {
 	}
 	res := w.propose(metadata.AlterPartitions{Broker: x.from.id, Epoch: x.from.epoch, Changes: []metadata.PartitionChange{c}})
 	refused := res.Refusal != nil || res.Value.([]metadata.PartitionAltered)[0].Refusal != nil
+	if before := w.images[len(w.images)-2].Topic("t").Partitions[0].Move; before != nil && w.partition().Move == nil {
+		w.done["moves ended"]++
+	}
 	switch {
 	case refused:
 		w.done["ISR refused"]++

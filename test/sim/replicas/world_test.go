@@ -21,6 +21,8 @@ const (
 	growsAtOnce    fault = "a leader takes its own proposal for committed"
 	acksUnsynced   fault = "what is written counts as synced"
 	believesGhosts fault = "a replica joins whatever became of its node since"
+	keepsEpoch     fault = "a replica leaves and the leader epoch goes on"
+	endsEarly      fault = "a move ends before its target is in sync"
 )
 
 const (
@@ -125,6 +127,7 @@ type world struct {
 	highest   map[model.LeaderEpoch]model.Offset
 	values    int
 	acked     map[model.Offset]int
+	wanted    []model.BrokerID // the replicas that the partition is to have in the end
 }
 
 type beat struct {
@@ -140,14 +143,14 @@ func newWorld(seed uint64, f fault, done counts) *world {
 	}
 	w.images = []*metadata.Image{metadata.Empty()}
 	w.propose(metadata.BootstrapCluster{ClusterID: "c", MetadataVersion: metadata.CurrentMetadataVersion})
-	var replicas []model.BrokerID
-	for i := range 3 + w.rnd.IntN(2) {
+	for i := range 4 + w.rnd.IntN(2) {
 		n := &node{id: model.BrokerID(i + 1), storage: i + 1}
 		w.nodes = append(w.nodes, n)
 		w.start(n)
 		w.propose(metadata.UnfenceBroker{ID: n.id, Epoch: n.epoch})
-		replicas = append(replicas, n.id)
 	}
+	replicas := w.some(3 + w.rnd.IntN(2))
+	w.wanted = replicas
 	w.propose(metadata.CreateTopic{ID: topicID, Name: "t", Assignments: [][]model.BrokerID{replicas}, Config: map[string]string{"min.insync.replicas": fmt.Sprint(minISR)}})
 	return w
 }
@@ -161,11 +164,23 @@ func (w *world) image() *metadata.Image { return w.images[len(w.images)-1] }
 // propose commits a command.
 func (w *world) propose(cmd metadata.Command) metadata.Result {
 	next, _, res := metadata.Apply(w.image(), w.image().Index()+1, cmd)
+	if w.fault == keepsEpoch {
+		next = withoutEpoch(w.image(), next)
+	}
 	w.images = append(w.images, next)
 	if p := w.partition(); p != nil {
-		w.say("committed %s: leader %d epoch %d.%d isr %v elr %v (%v)", cmd.Kind(), p.Leader, p.LeaderEpoch, p.PartitionEpoch, p.ISR, p.ELR, res.Refusal)
+		w.say("committed %s: leader %d epoch %d.%d replicas %v isr %v elr %v move %+v (%v)", cmd.Kind(), p.Leader, p.LeaderEpoch, p.PartitionEpoch, p.Replicas, p.ISR, p.ELR, p.Move, res.Refusal)
 	}
 	return res
+}
+
+// some are that many nodes, in any order.
+func (w *world) some(n int) []model.BrokerID {
+	var out []model.BrokerID
+	for _, i := range w.rnd.Perm(len(w.nodes))[:n] {
+		out = append(out, w.nodes[i].id)
+	}
+	return out
 }
 
 // partition is what is committed of it.
@@ -213,6 +228,14 @@ func (w *world) takeRole(n *node) {
 	p := t.Partitions[0]
 	was := n.role
 	n.role = p
+	if !slices.Contains(p.Replicas, n.id) {
+		if len(n.log) > 0 {
+			w.say("node %d has no replica any more and discards its log", n.id)
+			w.done["logs discarded"]++
+		}
+		n.lead, n.waits, n.log, n.synced, n.savedHW, n.hw = nil, nil, nil, 0, 0, 0
+		return
+	}
 	if p.Leader != n.id {
 		n.lead, n.waits = nil, nil
 		if w.fault == cutsToHW && p.LeaderEpoch != was.LeaderEpoch {
@@ -220,7 +243,7 @@ func (w *world) takeRole(n *node) {
 		}
 		return
 	}
-	s := replication.State{LeaderEpoch: p.LeaderEpoch, PartitionEpoch: p.PartitionEpoch, Replicas: p.Replicas, ISR: p.ISR}
+	s := replication.State{LeaderEpoch: p.LeaderEpoch, PartitionEpoch: p.PartitionEpoch, Replicas: p.Replicas, ISR: p.ISR, Adding: p.Adding()}
 	if n.lead != nil && n.lead.Epoch() == p.LeaderEpoch {
 		n.lead.Update(s, w.now)
 		w.advance(n)

@@ -278,6 +278,58 @@ export interface paths {
         get: operations["getBroker"];
         put?: never;
         post?: never;
+        /** Remove a node */
+        delete: operations["removeBroker"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/brokers/{broker}/can-stop": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Can a node be stopped? */
+        get: operations["canStopBroker"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/brokers/{broker}/drain": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Drain a node */
+        post: operations["drainBroker"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/brokers/{broker}/undrain": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** End the draining of a node */
+        post: operations["undrainBroker"];
         delete?: never;
         options?: never;
         head?: never;
@@ -317,6 +369,23 @@ export interface paths {
         head?: never;
         /** Change settings of the cluster */
         patch: operations["updateClusterConfig"];
+        trace?: never;
+    };
+    "/v1/elections": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Elect leaders */
+        post: operations["createElection"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
         trace?: never;
     };
     "/v1/groups": {
@@ -652,6 +721,58 @@ export interface paths {
         post?: never;
         /** Delete a quota */
         delete: operations["deleteQuota"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/reassignments": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** List reassignments */
+        get: operations["listReassignments"];
+        put?: never;
+        /** Move partitions */
+        post: operations["createReassignments"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/reassignments/rebalance": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Rebalance the cluster */
+        post: operations["rebalance"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/reassignments/{topic}/{partition}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /** Cancel a reassignment */
+        delete: operations["cancelReassignment"];
         options?: never;
         head?: never;
         patch?: never;
@@ -1207,6 +1328,8 @@ export interface components {
              * @description null where the node does not answer
              */
             disk_free_bytes: number | null;
+            /** @description whatever its state is */
+            draining: boolean;
             etag: string;
             host: string;
             http_address: string | null;
@@ -1282,6 +1405,11 @@ export interface components {
             scanned_bytes: number;
             /** Format: int64 */
             scanned_records: number;
+        };
+        CanStop: {
+            /** @description why not */
+            reasons: string[];
+            safe: boolean;
         };
         ClientFrames: {
             auth?: components["schemas"]["AuthFrame"];
@@ -1446,6 +1574,15 @@ export interface components {
             id?: unknown;
             op: string;
         };
+        Drain: {
+            /** Format: int64 */
+            broker: number;
+            etag: string;
+            /** @description of a drain: where its replicas go; of its end: the moves that are taken back */
+            plan: components["schemas"]["Plan"];
+            /** @enum {string} */
+            state: "active" | "draining";
+        };
         EffectiveQuota: {
             /** Format: int64 */
             fetch_bytes_per_s: number | null;
@@ -1453,6 +1590,12 @@ export interface components {
             produce_bytes_per_s: number | null;
             /** Format: int64 */
             requests_per_s: number | null;
+        };
+        ElectionRequest: {
+            /** @description null, for preferred: all that do not have their preferred leader and can */
+            partitions?: components["schemas"]["PartitionAsked"][] | null;
+            /** @enum {string} */
+            type: "preferred" | "unclean";
         };
         EndFrame: {
             /** @enum {string} */
@@ -1834,6 +1977,43 @@ export interface components {
             positions: components["schemas"]["MemberPosition"][];
             records: components["schemas"]["Record"][];
         };
+        MoveAsked: {
+            /** Format: int64 */
+            partition?: number;
+            replicas: number[];
+            topic: string;
+        };
+        MoveProgress: {
+            /** Format: int64 */
+            done: number;
+            /** Format: int64 */
+            total: number;
+            /** @enum {string} */
+            unit: "bytes";
+        };
+        MoveRequest: {
+            moves?: components["schemas"]["MoveAsked"][];
+            /**
+             * Format: int64
+             * @description of all moves from now on, on each node, to it and from it; 0: none; absent: as it is
+             */
+            throttle_bytes_per_s?: number | null;
+        };
+        MoveResult: {
+            adding: number[];
+            /** Format: int64 */
+            leader: number | null;
+            /** Format: int64 */
+            partition: number;
+            problem: components["schemas"]["Problem"] | null;
+            removing: number[];
+            /** @description all that it has now */
+            replicas: number[];
+            topic: string;
+        };
+        MoveResults: {
+            results: components["schemas"]["MoveResult"][];
+        };
         Offset: {
             /** Format: int64 */
             offset: number | null;
@@ -1873,7 +2053,7 @@ export interface components {
             etag: string;
             id: string;
             /** @enum {string} */
-            kind: "open-partitions" | "create-partitions" | "delete-partitions" | "delete-topics" | "compact";
+            kind: "open-partitions" | "create-partitions" | "delete-partitions" | "delete-topics" | "compact" | "move-partition" | "drain-broker";
             /** @description the user who asked for it; null: the node itself */
             principal: string | null;
             progress: components["schemas"]["Progress"];
@@ -1903,6 +2083,11 @@ export interface components {
             partition: number;
             topic: string;
         };
+        PartitionAsked: {
+            /** Format: int64 */
+            partition?: number;
+            topic: string;
+        };
         PartitionDeletion: {
             /** @description An offset, or the text high_watermark for all committed records. */
             before_offset: number | string;
@@ -1917,6 +2102,8 @@ export interface components {
         PartitionItem: {
             /** @description on its topic */
             actions: string[];
+            /** @description replicas that a reassignment adds, which count as out of sync nowhere */
+            adding: number[];
             /** @description not in sync, and known to hold everything that was acknowledged */
             eligible_leader_replicas: number[];
             /** @description Why the node that answers, and leads it, cannot serve it. */
@@ -1937,6 +2124,8 @@ export interface components {
             out_of_sync: number[];
             /** Format: int64 */
             partition: number;
+            /** @description replicas that it takes away in the end */
+            removing: number[];
             /** @description the first is the preferred leader */
             replicas: number[];
             topic: string;
@@ -1951,6 +2140,8 @@ export interface components {
             total: number;
         };
         PartitionState: {
+            /** @description replicas that a reassignment adds */
+            adding: number[];
             error: components["schemas"]["Problem"] | null;
             /** @enum {string} */
             health: "healthy" | "under-replicated" | "under-min-isr" | "offline";
@@ -1969,6 +2160,8 @@ export interface components {
             log_start_offset: number | null;
             /** Format: int64 */
             partition: number;
+            /** @description replicas that it takes away in the end */
+            removing: number[];
             replica_states: components["schemas"]["ReplicaState"][];
             replicas: number[];
             /** Format: int64 */
@@ -1990,6 +2183,23 @@ export interface components {
         PasswordRequest: {
             current_password?: string | null;
             password: string;
+        };
+        Plan: {
+            /**
+             * Format: int64
+             * @description replicas that are copied
+             */
+            copies: number;
+            moves: components["schemas"]["PlannedMove"][];
+        };
+        PlannedMove: {
+            from: number[];
+            /** Format: int64 */
+            partition: number;
+            /** @description why it was not begun */
+            problem: components["schemas"]["Problem"] | null;
+            to: number[];
+            topic: string;
         };
         PollInput: {
             cursor?: string | null;
@@ -2269,6 +2479,45 @@ export interface components {
             ready: boolean;
             /** @description why not; empty when ready */
             reasons: string[];
+        };
+        Reassignment: {
+            /** @description that it did not have before */
+            adding: number[];
+            /** @description those before, which a cancellation brings back */
+            from: number[];
+            /** @description in sync */
+            isr: number[];
+            /** Format: int64 */
+            partition: number;
+            /** @description who asked for it; null: the cluster itself */
+            principal: string | null;
+            /** @description null where the leader does not tell */
+            progress: components["schemas"]["MoveProgress"] | null;
+            /** @description that it will not have afterwards */
+            removing: number[];
+            /** @description all, while it moves */
+            replicas: number[];
+            /** Format: date-time */
+            since: string;
+            /** @description those afterwards */
+            to: number[];
+            topic: string;
+        };
+        ReassignmentPage: {
+            items: components["schemas"]["Reassignment"][];
+            next_page_token: string | null;
+            /**
+             * Format: int64
+             * @description of all pages, after prefix and q
+             */
+            total: number;
+        };
+        RebalanceRequest: {
+            /**
+             * Format: int64
+             * @description as for reassignments
+             */
+            throttle_bytes_per_s?: number | null;
         };
         Record: {
             headers: components["schemas"]["Header"][];
@@ -3703,6 +3952,242 @@ export interface operations {
             504: components["responses"]["Error504"];
         };
     };
+    removeBroker: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description entity tag that the node must have */
+                "If-Match"?: string;
+            };
+            path: {
+                /** @description node id */
+                broker: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description removed */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            401: components["responses"]["Error401"];
+            403: components["responses"]["Error403"];
+            /** @description `unknown-broker`: No such broker. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            406: components["responses"]["Error406"];
+            /** @description `conflict`: The request conflicts with the present state. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `etag-mismatch`: The resource has changed. */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            413: components["responses"]["Error413"];
+            415: components["responses"]["Error415"];
+            422: components["responses"]["Error422"];
+            429: components["responses"]["Error429"];
+            500: components["responses"]["Error500"];
+            501: components["responses"]["Error501"];
+            503: components["responses"]["Error503"];
+            504: components["responses"]["Error504"];
+        };
+    };
+    canStopBroker: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description node id */
+                broker: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CanStop"];
+                };
+            };
+            401: components["responses"]["Error401"];
+            403: components["responses"]["Error403"];
+            /** @description `unknown-broker`: No such broker. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            406: components["responses"]["Error406"];
+            413: components["responses"]["Error413"];
+            415: components["responses"]["Error415"];
+            422: components["responses"]["Error422"];
+            429: components["responses"]["Error429"];
+            500: components["responses"]["Error500"];
+            501: components["responses"]["Error501"];
+            503: components["responses"]["Error503"];
+            504: components["responses"]["Error504"];
+        };
+    };
+    drainBroker: {
+        parameters: {
+            query?: {
+                /** @description only show the plan */
+                dry_run?: boolean;
+            };
+            header?: {
+                /** @description entity tag that the node must have */
+                "If-Match"?: string;
+            };
+            path: {
+                /** @description node id */
+                broker: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    /** @description the node's entity tag */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Drain"];
+                };
+            };
+            400: components["responses"]["Error400"];
+            401: components["responses"]["Error401"];
+            403: components["responses"]["Error403"];
+            /** @description `unknown-broker`: No such broker. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            406: components["responses"]["Error406"];
+            /** @description `conflict`: The request conflicts with the present state. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `etag-mismatch`: The resource has changed. */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            413: components["responses"]["Error413"];
+            415: components["responses"]["Error415"];
+            422: components["responses"]["Error422"];
+            429: components["responses"]["Error429"];
+            500: components["responses"]["Error500"];
+            501: components["responses"]["Error501"];
+            503: components["responses"]["Error503"];
+            504: components["responses"]["Error504"];
+        };
+    };
+    undrainBroker: {
+        parameters: {
+            query?: {
+                /** @description only show what would come back */
+                dry_run?: boolean;
+            };
+            header?: {
+                /** @description entity tag that the node must have */
+                "If-Match"?: string;
+            };
+            path: {
+                /** @description node id */
+                broker: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    /** @description the node's entity tag */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Drain"];
+                };
+            };
+            400: components["responses"]["Error400"];
+            401: components["responses"]["Error401"];
+            403: components["responses"]["Error403"];
+            /** @description `unknown-broker`: No such broker. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            406: components["responses"]["Error406"];
+            /** @description `etag-mismatch`: The resource has changed. */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            413: components["responses"]["Error413"];
+            415: components["responses"]["Error415"];
+            422: components["responses"]["Error422"];
+            429: components["responses"]["Error429"];
+            500: components["responses"]["Error500"];
+            501: components["responses"]["Error501"];
+            503: components["responses"]["Error503"];
+            504: components["responses"]["Error504"];
+        };
+    };
     getCluster: {
         parameters: {
             query?: never;
@@ -3826,6 +4311,43 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            413: components["responses"]["Error413"];
+            415: components["responses"]["Error415"];
+            422: components["responses"]["Error422"];
+            429: components["responses"]["Error429"];
+            500: components["responses"]["Error500"];
+            501: components["responses"]["Error501"];
+            503: components["responses"]["Error503"];
+            504: components["responses"]["Error504"];
+        };
+    };
+    createElection: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description which election */
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ElectionRequest"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["MoveResults"];
+                };
+            };
+            400: components["responses"]["Error400"];
+            401: components["responses"]["Error401"];
+            403: components["responses"]["Error403"];
+            406: components["responses"]["Error406"];
             413: components["responses"]["Error413"];
             415: components["responses"]["Error415"];
             422: components["responses"]["Error422"];
@@ -5541,6 +6063,182 @@ export interface operations {
             406: components["responses"]["Error406"];
             /** @description `etag-mismatch`: The resource has changed. */
             412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            413: components["responses"]["Error413"];
+            415: components["responses"]["Error415"];
+            422: components["responses"]["Error422"];
+            429: components["responses"]["Error429"];
+            500: components["responses"]["Error500"];
+            501: components["responses"]["Error501"];
+            503: components["responses"]["Error503"];
+            504: components["responses"]["Error504"];
+        };
+    };
+    listReassignments: {
+        parameters: {
+            query?: {
+                /** @description items of a page */
+                limit?: number;
+                /** @description next_page_token of the page before */
+                page_token?: string;
+                /** @description start of the topic's name */
+                prefix?: string;
+                /** @description part of the topic's name, in any case */
+                q?: string;
+                /** @description a field, with - in front descending */
+                sort?: "topic" | "-topic" | "partition" | "-partition" | "since" | "-since";
+                /** @description fields of the items, with commas between */
+                fields?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ReassignmentPage"];
+                };
+            };
+            401: components["responses"]["Error401"];
+            403: components["responses"]["Error403"];
+            406: components["responses"]["Error406"];
+            413: components["responses"]["Error413"];
+            415: components["responses"]["Error415"];
+            422: components["responses"]["Error422"];
+            429: components["responses"]["Error429"];
+            500: components["responses"]["Error500"];
+            501: components["responses"]["Error501"];
+            503: components["responses"]["Error503"];
+            504: components["responses"]["Error504"];
+        };
+    };
+    createReassignments: {
+        parameters: {
+            query?: {
+                /** @description only tell what would become of each */
+                dry_run?: boolean;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description which partitions, and where to */
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["MoveRequest"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["MoveResults"];
+                };
+            };
+            400: components["responses"]["Error400"];
+            401: components["responses"]["Error401"];
+            403: components["responses"]["Error403"];
+            406: components["responses"]["Error406"];
+            413: components["responses"]["Error413"];
+            415: components["responses"]["Error415"];
+            422: components["responses"]["Error422"];
+            429: components["responses"]["Error429"];
+            500: components["responses"]["Error500"];
+            501: components["responses"]["Error501"];
+            503: components["responses"]["Error503"];
+            504: components["responses"]["Error504"];
+        };
+    };
+    rebalance: {
+        parameters: {
+            query?: {
+                /** @description only show the plan */
+                dry_run?: boolean;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description how */
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["RebalanceRequest"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Plan"];
+                };
+            };
+            400: components["responses"]["Error400"];
+            401: components["responses"]["Error401"];
+            403: components["responses"]["Error403"];
+            406: components["responses"]["Error406"];
+            413: components["responses"]["Error413"];
+            415: components["responses"]["Error415"];
+            422: components["responses"]["Error422"];
+            429: components["responses"]["Error429"];
+            500: components["responses"]["Error500"];
+            501: components["responses"]["Error501"];
+            503: components["responses"]["Error503"];
+            504: components["responses"]["Error504"];
+        };
+    };
+    cancelReassignment: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description topic */
+                topic: string;
+                /** @description partition */
+                partition: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description cancelled */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            401: components["responses"]["Error401"];
+            403: components["responses"]["Error403"];
+            /** @description `not-found`: No such resource. `unknown-partition`: No such partition. `unknown-topic`: No such topic. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            406: components["responses"]["Error406"];
+            /** @description `conflict`: The request conflicts with the present state. */
+            409: {
                 headers: {
                     [name: string]: unknown;
                 };

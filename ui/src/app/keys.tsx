@@ -8,6 +8,7 @@ const rows: [string, Key][] = [
   ["g c", "keys.groups"],
   ["g n", "keys.nodes"],
   ["g r", "keys.replication"],
+  ["g e", "keys.reassignments"],
   ["g a", "keys.access"],
   ["/", "keys.search"],
   ["j k", "keys.move"],

@@ -133,6 +133,11 @@ const replication = createRoute({
   path: "/replication",
   component: lazyRouteComponent(() => import("../pages/replication"), "ReplicationPage"),
 });
+const reassignments = createRoute({
+  getParentRoute: () => app,
+  path: "/reassignments",
+  component: lazyRouteComponent(() => import("../pages/reassignments"), "ReassignmentsPage"),
+});
 const reference = createRoute({
   getParentRoute: () => app,
   path: "/api",
@@ -198,6 +203,7 @@ const tree = root.addChildren([
     nodes,
     node,
     replication,
+    reassignments,
     access,
     quotas,
     audit,

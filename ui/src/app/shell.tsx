@@ -18,6 +18,7 @@ import { useQuery } from "@tanstack/react-query";
 import { Outlet, useNavigate, useRouterState } from "@tanstack/react-router";
 import {
   Activity,
+  ArrowLeftRight,
   Braces,
   Clock,
   Gauge,
@@ -58,6 +59,7 @@ const pages: { to: string; label: Key; icon: typeof Info; feature?: string; admi
   { to: "/groups", label: "nav.groups", icon: UsersRound, key: "c" },
   { to: "/nodes", label: "nav.nodes", icon: Server, key: "n" },
   { to: "/replication", label: "nav.replication", icon: Layers, key: "r" },
+  { to: "/reassignments", label: "nav.reassignments", icon: ArrowLeftRight, key: "e" },
   { to: "/access", label: "nav.access", icon: ShieldCheck, feature: "acls", key: "a" },
   { to: "/quotas", label: "nav.quotas", icon: Gauge, feature: "quotas", key: "q" },
   { to: "/operations", label: "nav.operations", icon: ListTodo, feature: "operations", key: "p" },

@@ -6,7 +6,7 @@ type Cluster = Parameters<typeof findings>[0];
 type Broker = Cluster["brokers"][number];
 
 const node = (id: number, more: Partial<Broker> = {}): Broker =>
-  ({ id, state: "online", role: "voter", out_of_sync: 0, ...more }) as Broker;
+  ({ id, state: "online", role: "voter", out_of_sync: 0, draining: false, ...more }) as Broker;
 const cluster = (more: Partial<Cluster> = {}): Cluster => ({
   quorum: { available: true, voters: [1, 2, 3], online: [1, 2, 3], majority: 2 },
   brokers: [node(1, { role: "controller" }), node(2), node(3)],
@@ -43,7 +43,7 @@ test("the worst is said first", () => {
         node(1),
         node(2, { state: "offline", out_of_sync: 9 }),
         node(3, { state: "offline", out_of_sync: 9 }),
-        node(4, { state: "draining" }),
+        node(4, { state: "draining", draining: true }),
       ],
     }),
   );
@@ -84,6 +84,7 @@ test("replicas are as their leader knows them", () => {
       leader: 2,
       replicas: [1, 2, 3],
       isr: [1, 2],
+      adding: [],
       replica_states: [
         state(1, {}),
         state(2, { stable_offset: null, last_caught_up_ms: null }),
@@ -100,8 +101,13 @@ test("replicas are as their leader knows them", () => {
 });
 
 test("replicas of a partition without a leader are as the metadata knows them", () => {
-  expect(replicaRows({ leader: null, replicas: [1, 2], isr: [2], replica_states: [] }, 0)).toEqual([
+  expect(replicaRows({ leader: null, replicas: [1, 2], isr: [2], adding: [], replica_states: [] }, 0)).toEqual([
     { broker: 1, role: "out-of-sync", end: null, lag: null, behindMs: null },
     { broker: 2, role: "in-sync", end: null, lag: null, behindMs: null },
   ]);
+});
+
+test("a replica that a move adds is told apart from one that has fallen behind", () => {
+  const rows = replicaRows({ leader: 1, replicas: [1, 2, 3], isr: [1], adding: [3], replica_states: [] }, 0);
+  expect(rows.map((r) => r.role)).toEqual(["leader", "out-of-sync", "adding"]);
 });

@@ -37,7 +37,7 @@ export function findings(c: Cluster): Finding[] {
       values: { n: c.under_replicated_partitions, nodes: behind.length, names: ids(behind) },
       to: "/replication",
     });
-  const draining = c.brokers.filter((b) => b.state === "draining");
+  const draining = c.brokers.filter((b) => b.draining);
   if (draining.length > 0)
     out.push({ color: "yellow", key: "health.draining", values: { n: draining.length, names: ids(draining) }, to: "/nodes" });
   return out.length > 0 ? out : [{ color: "teal", key: "health.healthy", values: {} }];
@@ -50,14 +50,14 @@ export function consoleOf(address: string | null | undefined, here: { protocol: 
 
 export interface ReplicaRow {
   broker: number;
-  role: "leader" | "in-sync" | "out-of-sync";
+  role: "leader" | "in-sync" | "out-of-sync" | "adding";
   end: number | null;
   lag: number | null;
   /** For how long it has not been at the log end (ms); null where that is not known, or it is there. */
   behindMs: number | null;
 }
 
-type Partition = Pick<Schemas["PartitionState"], "leader" | "replicas" | "isr" | "replica_states">;
+type Partition = Pick<Schemas["PartitionState"], "leader" | "replicas" | "isr" | "adding" | "replica_states">;
 
 /** A partition's replicas as its leader knows them, or, while it does not answer, as the metadata does. */
 export function replicaRows(p: Partition, now: number): ReplicaRow[] {
@@ -68,7 +68,7 @@ export function replicaRows(p: Partition, now: number): ReplicaRow[] {
     const caughtUp = s?.lag === 0 ? null : (s?.last_caught_up_ms ?? null);
     return {
       broker,
-      role: broker === p.leader ? "leader" : inSync ? "in-sync" : "out-of-sync",
+      role: broker === p.leader ? "leader" : inSync ? "in-sync" : p.adding.includes(broker) ? "adding" : "out-of-sync",
       end: s?.log_end_offset ?? null,
       lag: s?.lag ?? null,
       behindMs: caughtUp === null ? null : Math.max(0, now - caughtUp),

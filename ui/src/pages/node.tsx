@@ -11,6 +11,7 @@ import { count } from "../lib/format";
 import { prefix } from "../lib/prefix";
 import { CopyAs } from "../parts/copy";
 import { Link } from "../parts/link";
+import { CanStop, DrainProgress, NodeActions } from "../parts/nodeActions";
 import { type Broker, Disk, NodeRole, NodeState, ReplicaCount, uptime } from "../parts/nodes";
 import { PartitionList } from "../parts/partitionList";
 import { Failure, Loaded, Loading, PageHead } from "../parts/states";
@@ -34,6 +35,7 @@ export function NodePage() {
   return (
     <Stack>
       <PageHead title={title} note={state.data && <NodeState state={state.data.state} />}>
+        {state.data && <NodeActions of={state.data} />}
         <CopyAs
           request={() => ({ method: "GET", path: `/v1/brokers/${encodeURIComponent(node)}` })}
           cli={() => `tidewire broker describe ${node}`}
@@ -56,6 +58,8 @@ export function NodePage() {
                   {t("node.offlineText")}
                 </Alert>
               )}
+              <DrainProgress of={b} />
+              {b.state !== "offline" && <CanStop of={b} />}
               <Facts of={b} />
               <section aria-labelledby="replicas">
                 <Title order={2} size="h4" id="replicas" mb="xs">

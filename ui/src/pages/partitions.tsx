@@ -1,8 +1,10 @@
-import { Badge, Button, Checkbox, Group, Modal, NumberInput, Stack, Switch, Table, Text, Tooltip } from "@mantine/core";
+import { ActionIcon, Badge, Button, Checkbox, Group, Menu, Modal, NumberInput, Stack, Switch, Table, Text, Tooltip } from "@mantine/core";
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { useParams } from "@tanstack/react-router";
+import { EllipsisVertical } from "lucide-react";
 import { useState } from "react";
 import { api, take } from "../api/client";
+import { useMayCluster } from "../app/cluster";
 import { type Topic, topicQuery } from "../app/queries";
 import { partitionsSearch, usePageSearch } from "../app/search";
 import { nodeNow } from "../app/session";
@@ -11,9 +13,11 @@ import { type ReplicaRow, replicaRows } from "../lib/cluster";
 import { bytes, count, duration } from "../lib/format";
 import { CopyAs, quote } from "../parts/copy";
 import { Danger } from "../parts/danger";
-import { GatedButton, useMay } from "../parts/gate";
+import { ElectDialog, type Election } from "../parts/elections";
+import { GatedButton, type Reason, useMay } from "../parts/gate";
 import { HealthBadge } from "../parts/health";
 import { Link } from "../parts/link";
+import { MoveDialog } from "../parts/moveDialog";
 import { NodeLink } from "../parts/nodes";
 import { Scroll } from "../parts/scroll";
 import { Empty, Failure, Loaded } from "../parts/states";
@@ -25,6 +29,9 @@ export function PartitionsPage() {
   const state = useQuery(topicQuery(topic));
   const may = useMay(state.data?.actions, `topic:${topic}`);
   const [search, change] = usePageSearch(partitionsSearch);
+  const alter = useMayCluster("alter");
+  const [moving, setMoving] = useState<number[] | null>(null);
+  const [electing, setElecting] = useState<Election | null>(null);
   const [growing, setGrowing] = useState(false);
   const [cutting, setCutting] = useState(false);
   return (
@@ -37,6 +44,9 @@ export function PartitionsPage() {
             </GatedButton>
             <GatedButton reason={may("delete")} variant="default" onClick={() => setCutting(true)}>
               {t("partitions.deleteRecords")}
+            </GatedButton>
+            <GatedButton reason={alter} variant="default" onClick={() => setMoving([])}>
+              {t("moves.title")}
             </GatedButton>
             <CopyAs
               request={() => ({ method: "GET", path: `/v1/topics/${topic}` })}
@@ -51,7 +61,14 @@ export function PartitionsPage() {
               onChange={(e) => change({ unhealthy: e.currentTarget.checked ? "true" : undefined }, { replace: true })}
             />
           )}
-          <PartitionTable topic={topic} data={data} unhealthy={search.unhealthy === "true" && data.health !== "healthy"} />
+          <PartitionTable
+            topic={topic}
+            data={data}
+            unhealthy={search.unhealthy === "true" && data.health !== "healthy"}
+            act={{ alter, move: setMoving, elect: setElecting }}
+          />
+          {moving && <MoveDialog topic={topic} partitions={moving} close={() => setMoving(null)} />}
+          {electing && <ElectDialog of={electing} close={() => setElecting(null)} />}
           {growing && <Grow topic={data} close={() => setGrowing(false)} />}
           {cutting && <Cut topic={data} close={() => setCutting(false)} />}
         </Stack>
@@ -63,7 +80,14 @@ export function PartitionsPage() {
 /** How many rows are shown at once. */
 const most = 200;
 
-function PartitionTable({ topic, data, unhealthy }: { topic: string; data: Topic; unhealthy: boolean }) {
+/** What can be done with a partition. */
+interface Acts {
+  alter: Reason;
+  move: (partitions: number[]) => void;
+  elect: (election: Election) => void;
+}
+
+function PartitionTable({ topic, data, unhealthy, act }: { topic: string; data: Topic; unhealthy: boolean; act: Acts }) {
   const t = useT();
   const [shown, setShown] = useState(most);
   const rows = unhealthy ? data.partitions.filter((p) => p.health !== "healthy") : data.partitions;
@@ -88,11 +112,12 @@ function PartitionTable({ topic, data, unhealthy }: { topic: string; data: Topic
               </Table.Th>
               <Table.Th ta="right">{t("partitions.end")}</Table.Th>
               <Table.Th ta="right">{t("topic.size")}</Table.Th>
+              <Table.Th aria-label={t("act.more")} />
             </Table.Tr>
           </Table.Thead>
           <Table.Tbody>
             {rows.slice(0, shown).map((p) => (
-              <PartitionRow key={p.partition} topic={topic} p={p} />
+              <PartitionRow key={p.partition} topic={topic} p={p} act={act} />
             ))}
           </Table.Tbody>
         </Table>
@@ -108,7 +133,7 @@ function PartitionTable({ topic, data, unhealthy }: { topic: string; data: Topic
   );
 }
 
-function PartitionRow({ topic, p }: { topic: string; p: Topic["partitions"][number] }) {
+function PartitionRow({ topic, p, act }: { topic: string; p: Topic["partitions"][number]; act: Acts }) {
   const t = useT();
   const error = p.error as { detail?: string } | null;
   return (
@@ -156,7 +181,41 @@ function PartitionRow({ topic, p }: { topic: string; p: Topic["partitions"][numb
           </Text>
         )}
       </Table.Td>
+      <Table.Td>
+        <PartitionMenu topic={topic} p={p} act={act} />
+      </Table.Td>
     </Table.Tr>
+  );
+}
+
+function PartitionMenu({ topic, p, act }: { topic: string; p: Topic["partitions"][number]; act: Acts }) {
+  const t = useT();
+  const partitions = [{ topic, partition: p.partition }];
+  const label = t("partitions.actions", { partition: p.partition });
+  return (
+    <Menu position="bottom-end" withinPortal>
+      <Menu.Target>
+        <ActionIcon variant="subtle" color="gray" aria-label={label} title={label}>
+          <EllipsisVertical size={18} aria-hidden />
+        </ActionIcon>
+      </Menu.Target>
+      <Menu.Dropdown>
+        {act.alter && <Menu.Label maw={260}>{act.alter}</Menu.Label>}
+        <Menu.Item disabled={act.alter !== null} onClick={() => act.move([p.partition])}>
+          {t("moves.title")}
+        </Menu.Item>
+        <Menu.Item disabled={act.alter !== null || p.leader === p.replicas[0]} onClick={() => act.elect({ type: "preferred", partitions })}>
+          {t("elect.preferred")}
+        </Menu.Item>
+        <Menu.Item
+          color="red"
+          disabled={act.alter !== null || p.leader !== null}
+          onClick={() => act.elect({ type: "unclean", partitions })}
+        >
+          {t("elect.unclean")}
+        </Menu.Item>
+      </Menu.Dropdown>
+    </Menu>
   );
 }
 
@@ -164,6 +223,7 @@ const roles: Record<ReplicaRow["role"], [Key, string]> = {
   leader: ["replica.leader", "teal"],
   "in-sync": ["replica.inSync", "teal"],
   "out-of-sync": ["replica.outOfSync", "red"],
+  adding: ["replica.adding", "blue"],
 };
 
 /** Each replica with its log end and its lag, as the leader knows them. */

@@ -1,4 +1,4 @@
-package broker
+package partitioner
 
 import "tidewire/internal/model"
 
@@ -36,8 +36,8 @@ func murmur2(data []byte) uint32 {
 	return h
 }
 
-// PartitionForKey returns murmur2(key) mod n as Kafka's clients compute it. n is at
+// ForKey returns murmur2(key) mod n as Kafka's clients compute it. n is at
 // least 1.
-func PartitionForKey(key []byte, n int) model.PartitionID {
+func ForKey(key []byte, n int) model.PartitionID {
 	return model.PartitionID(int32(murmur2(key)&0x7fffffff) % int32(n))
 }
