@@ -16,7 +16,7 @@ LINT  := $(TOOLS)/golangci-lint-$(GOLANGCI_LINT_VERSION)
 # Static and without paths of this machine, as a release is.
 GOBUILD := CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-X tidewire/internal/buildinfo.Version=$(VERSION)'
 
-.PHONY: help preflight run cluster build ui ui-dev ui-check ui-browser ui-measure generate generate-check fmt-check vet lint archtest unit check e2e test sim soak bench scale bench-go release image clean
+.PHONY: help preflight run cluster build ui ui-dev ui-check ui-browser ui-measure generate generate-check fmt-check vet lint archtest unit check e2e test sim faults soak bench scale bench-go release image clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -116,9 +116,25 @@ sim: preflight ## simulate the log engine with SEEDS seeds from FIRST on, power 
 	go test -count=1 -timeout 4h ./test/sim/groups -seeds $$(($(SEEDS) * 4)) -first-seed $(FIRST)
 	go test -count=1 -timeout 4h ./test/sim/replicas -seeds $$(($(SEEDS) * 4)) -first-seed $(FIRST)
 
-soak: build ## simulate ten times as much, from a seed of today's on, kill a real node, run every API test with the race detector
+# Faults of a cluster of real processes, as root: each kind alone for FAULTS_ALONE seconds, then
+# all mixed for FAULTS_SECONDS.
+FAULT_KINDS    := kill kill-all pause rolling full isolate pair deaf mute lossy slow
+FAULTS_NODES   ?= 3
+FAULTS_ALONE   ?= 120
+FAULTS_SECONDS ?= 1800
+FAULTS_SEED    ?= $(shell date +%Y%m%d%H%M%S)
+FAULTS := TIDEWIRE_BIN=$(CURDIR)/bin/tidewire FAULTS_SEED=$(FAULTS_SEED) go test -count=1 -timeout 2h -v -run TestAClusterUnderFaultsKeepsItsPromises ./test/e2e
+
+faults: build ## run a cluster of FAULTS_NODES real processes under faults, and judge what its clients saw; needs root, ip and iptables
+	@scripts/install-test-packages
+	for kind in $(FAULT_KINDS); do FAULTS_NODES=$(FAULTS_NODES) FAULTS_SECONDS=$(FAULTS_ALONE) FAULTS_ONLY=$$kind $(FAULTS); done
+	FAULTS_NODES=$(FAULTS_NODES) FAULTS_SECONDS=$(FAULTS_SECONDS) $(FAULTS)
+
+soak: build ## simulate ten times as much, from a seed of today's on, kill a real node, break clusters of three and five, run every API test with the race detector
 	$(MAKE) sim SEEDS=$$(($(SEEDS) * 10)) FIRST=$$(date +%Y%m%d000000)
-	TEST_TIDEWIRE_BINARY=$(CURDIR)/bin/tidewire go test -count=5 -timeout 1h -run Kill ./test/e2e
+	TEST_TIDEWIRE_BINARY=$(CURDIR)/bin/tidewire go test -count=5 -timeout 1h -run 'LostByKills|KillOfANode' ./test/e2e
+	$(MAKE) faults FAULTS_NODES=3
+	$(MAKE) faults FAULTS_NODES=5
 	go test -race -count=1 -timeout 1h ./test/api
 
 RUNS ?= 5

@@ -13,6 +13,7 @@ import (
 func (b *Broker) ServeCalls(m *forward.Mux) {
 	x := atHand{b}
 	forward.Serve(m, x)
+	b.away.Own(x)
 	forward.Handle(m, forward.MethodKeys, x.keys)
 	forward.HandleBytes(m, forward.MethodStored, x.stored)
 	forward.Handle(m, forward.MethodDelete, x.deleteRecords)

@@ -11,6 +11,7 @@ import (
 	"tidewire/broker/forward"
 	"tidewire/broker/operations"
 	"tidewire/broker/partition"
+	"tidewire/broker/producerids"
 	"tidewire/broker/quota"
 	"tidewire/broker/replicas"
 	"tidewire/cluster/metadata"
@@ -106,7 +107,7 @@ type Broker struct {
 	calls       *sync.Pool // of *produceCall; a pool of its own, as their channels belong to this broker's time
 	diskFull    atomic.Bool
 	memory      *budget.Budget // of reads
-	producerIDs producerIDs
+	producerIDs *producerids.IDs
 	retention   retention
 	compaction  compaction
 	ops         *operations.Registry
@@ -156,7 +157,7 @@ func New(c Config) *Broker {
 		group: c.Group, now: c.Now, draining: make(chan struct{}), guards: map[*Guard]string{},
 		retention:   retention{kick: make(chan struct{}, 1), clock: newClockWatch(c.Now, c.Monotonic)},
 		compaction:  compaction{kick: make(chan struct{}, 1), retries: map[*log.Log]*compactionRetry{}},
-		producerIDs: newProducerIDs(),
+		producerIDs: producerids.New(c.NodeID, c.Metadata),
 		peers:       c.Peers,
 		calls:       newProducePool(), pending: map[string]struct{}{},
 		unopened: map[string]struct{}{}, opening: make(chan struct{}, openers), kick: make(chan struct{}, 1), pass: make(chan struct{}),

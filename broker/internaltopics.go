@@ -40,7 +40,7 @@ func (b *Broker) AppendInternal(ctx context.Context, topic InternalTopic, record
 	}
 	req := &ProduceRequest{Topic: topic.Name, Records: records, Routing: make([]Routing, len(records)), Acks: partition.AcksAll, Timeout: internalTimeout}
 	call := b.calls.Get().(*produceCall)
-	if err := b.prepare(call, t, req); err != nil {
+	if err := b.prepare(ctx, call, t, req); err != nil {
 		b.calls.Put(call)
 		return err
 	}

@@ -217,12 +217,12 @@ func (b *Broker) prepareOnce(ctx context.Context, call *produceCall, t *topic, r
 		call.result.Warning = b.warnOld(t, a.old, a.now)
 	}
 	call.group(all)
-	return b.readyOnce(call, req, refuse)
+	return b.readyOnce(ctx, call, req, refuse)
 }
 
 // readyOnce looks at the slices as a whole, and makes the logs ready for them.
-func (b *Broker) readyOnce(call *produceCall, req *ProduceRequest, refuse func(error) error) error {
-	if err := b.conditions(call, req, len(call.starts)-1); err != nil {
+func (b *Broker) readyOnce(ctx context.Context, call *produceCall, req *ProduceRequest, refuse func(error) error) error {
+	if err := b.conditions(ctx, call, req, len(call.starts)-1); err != nil {
 		return err
 	}
 	for k := range call.slices {

@@ -137,7 +137,7 @@ func (b *Broker) submit(ctx context.Context, c Caller, req *ProduceRequest) (*pr
 		return nil, err
 	}
 	call := b.calls.Get().(*produceCall)
-	if err := b.prepare(call, t, req); err != nil {
+	if err := b.prepare(ctx, call, t, req); err != nil {
 		b.calls.Put(call)
 		return nil, err
 	}
@@ -218,7 +218,7 @@ func (b *Broker) roomForRecords() error {
 }
 
 // prepare checks every record and finds its partition; nothing is applied yet.
-func (b *Broker) prepare(call *produceCall, t *topic, req *ProduceRequest) error {
+func (b *Broker) prepare(ctx context.Context, call *produceCall, t *topic, req *ProduceRequest) error {
 	a := t.admission(b.nowMs())
 	call.stamped = a.now
 	call.reset(len(req.Records), len(a.parts))
@@ -233,12 +233,12 @@ func (b *Broker) prepare(call *produceCall, t *topic, req *ProduceRequest) error
 		call.result.Warning = b.warnOld(t, a.old, a.now)
 	}
 	call.group(a.parts)
-	return b.conditions(call, req, len(a.parts))
+	return b.conditions(ctx, call, req, len(a.parts))
 }
 
 // conditions checks what comes with a producer's sequence or an expected offset, and hands
 // it to the slice. n is the topic's number of partitions.
-func (b *Broker) conditions(call *produceCall, req *ProduceRequest, n int) error {
+func (b *Broker) conditions(ctx context.Context, call *produceCall, req *ProduceRequest, n int) error {
 	if req.Sequence == nil && req.Expected == nil {
 		return nil
 	}
@@ -246,8 +246,8 @@ func (b *Broker) conditions(call *produceCall, req *ProduceRequest, n int) error
 		return model.Errorf(model.InvalidArgument, "the records go to %d partitions; a sequence or an expected offset is for one, which the path may name", len(call.slices))
 	}
 	if q := req.Sequence; q != nil {
-		if int64(q.ID) >= b.meta.Image().Cluster().NextProducerID {
-			return model.Errorf(model.UnknownProducer, "producer id %d was given to nobody; POST /v1/producers gives one", q.ID)
+		if err := b.producerIDs.Given(ctx, q.ID); err != nil {
+			return err
 		}
 	}
 	s := &call.slices[0]

@@ -1,6 +1,9 @@
 package broker
 
 import (
+	"context"
+	"time"
+
 	"tidewire/broker/follow"
 	"tidewire/broker/partition"
 	"tidewire/broker/replicas"
@@ -43,4 +46,26 @@ func (b *Broker) eachPartition(yield func(*partition.Partition) bool) {
 		}
 		return true
 	})
+}
+
+// releaseLook is how often Release looks whether everything is acknowledged.
+const releaseLook = 2 * time.Millisecond
+
+// Release ends appends on this node, which is about to stop, and waits until what was appended is
+// acknowledged, or ctx ends.
+func (b *Broker) Release(ctx context.Context) {
+	for p := range b.eachPartition {
+		p.Release()
+	}
+	tick := time.NewTicker(releaseLook)
+	defer tick.Stop()
+	for p := range b.eachPartition {
+		for p.Waits() {
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}
 }

@@ -2,6 +2,10 @@ package cluster
 
 import (
 	"context"
+	"errors"
+	"net"
+	"sync"
+	"syscall"
 	"time"
 
 	"tidewire/cluster/controller"
@@ -160,7 +164,9 @@ func (c *Cluster) candidates() []controller.Candidate {
 // controlFencing fences brokers that are gone and lets those lead that are back.
 func (c *Cluster) controlFencing(ctx context.Context, r *reign, now time.Time) {
 	img := c.Image()
-	next := controller.NextFencing(c.brokersHeard(r, now))
+	heard := c.brokersHeard(r, now)
+	c.lookAtPorts(ctx, heard)
+	next := controller.NextFencing(heard)
 	for _, id := range next.Fence {
 		c.cfg.Logger.Warn("a broker is gone and is fenced", "broker", id)
 		c.step(ctx, metadata.FenceBroker{ID: id, Epoch: img.Broker(id).Epoch})
@@ -189,14 +195,53 @@ func (c *Cluster) brokersHeard(r *reign, now time.Time) []controller.Broker {
 	}
 	var out []controller.Broker
 	for b := range c.Image().Brokers() {
-		x := controller.Broker{ID: b.ID, Epoch: b.Epoch, Fenced: b.Fenced, Voter: voters[b.StorageID], Silent: now.Sub(r.since)}
+		x := controller.Broker{ID: b.ID, Epoch: b.Epoch, Fenced: b.Fenced, Voter: voters[b.StorageID], Silent: now.Sub(r.since), Unheard: true}
 		status, inGossip := members[b.StorageID]
 		x.Gone = b.ID != c.cfg.NodeID && (!inGossip || status != membership.Alive)
 		// What was heard in an earlier reign says nothing of now.
 		if heard, ok := c.net.beats.of(b.ID); ok && heard.Storage == b.StorageID && !heard.at.Before(r.since) {
-			x.Silent, x.Said, x.Applied, x.Stopping = now.Sub(heard.at), heard.Epoch, heard.Applied, heard.Stopping
+			x.Silent, x.Said, x.Applied, x.Stopping, x.Unheard = now.Sub(heard.at), heard.Epoch, heard.Applied, heard.Stopping, false
 		}
 		out = append(out, x)
 	}
 	return out
+}
+
+// lookTime bounds a look whether a node's port is open; a host that is there answers at once.
+const lookTime = 200 * time.Millisecond
+
+// lookAtPorts finds out of brokers that have missed a heartbeat whether their processes are gone.
+// What a host does not say, gossip does, some seconds later.
+func (c *Cluster) lookAtPorts(ctx context.Context, list []controller.Broker) {
+	var looks sync.WaitGroup
+	for i := range list {
+		b := c.Image().Broker(list[i].ID)
+		if !list[i].Suspect() || b == nil || b.ID == c.cfg.NodeID {
+			continue
+		}
+		address, known := c.resolve(b.StorageID)
+		if !known {
+			continue
+		}
+		looks.Add(1)
+		look := func(context.Context) {
+			defer looks.Done()
+			list[i].Closed = closed(ctx, address)
+		}
+		if !c.net.group.Go("look at a port", look) {
+			looks.Done()
+		}
+	}
+	looks.Wait()
+}
+
+// closed tells that a host refuses connections to a port: nobody listens there.
+func closed(ctx context.Context, address string) bool {
+	ctx, cancel := context.WithTimeout(ctx, lookTime)
+	defer cancel()
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
+	if err == nil {
+		_ = conn.Close() // nothing was said
+	}
+	return errors.Is(err, syscall.ECONNREFUSED)
 }

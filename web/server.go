@@ -58,7 +58,9 @@ type Config struct {
 	TrustedProxies []netip.Prefix
 	TLS            *tls.Config // nil: plain HTTP
 	MaxConnections int         // at once; 0: DefaultMaxConnections
-	Now            func() time.Time
+	// Linger is how long Shutdown leaves idle connections open for one more request; 0: not.
+	Linger time.Duration
+	Now    func() time.Time
 }
 
 // Server is the HTTP port of a node.
@@ -96,6 +98,7 @@ func New(c Config) (*Server, error) {
 	server.plain = h1.New(s, c.Logger)
 	server.plain.Remember(route.MemoryKey, func() any { return new(route.Memory) })
 	server.plain.Park(route.ParkingKey)
+	server.plain.Linger(c.Linger)
 	server.plain.Limit(seats{server.seats})
 	return server, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"tidewire/cluster/metadata"
@@ -55,6 +56,7 @@ type Client struct {
 	meta  Metadata
 	net   Network
 	group *lifecycle.Group
+	own   atomic.Pointer[Local] // of this node; nil until Own
 
 	mu    sync.Mutex
 	feeds map[model.BrokerID]*feed // guarded by mu
@@ -68,6 +70,9 @@ func NewClient(self model.BrokerID, m Metadata, n Network, g *lifecycle.Group) *
 	}
 	return &Client{self: self, meta: m, net: n, group: g, feeds: map[model.BrokerID]*feed{}}
 }
+
+// Own tells the client how to serve what this node itself leads by the time that it is sent.
+func (c *Client) Own(l Local) { c.own.Store(&l) }
 
 // Network is how the client reaches others.
 func (c *Client) Network() Network { return c.net }

@@ -230,11 +230,16 @@ func (f *feed) lost(ctx context.Context, list []*Partition) {
 }
 
 // pause waits, unless ctx ends.
-func pause(ctx context.Context, d time.Duration) {
+func pause(ctx context.Context, d time.Duration) { _ = pauses(ctx, d) }
+
+// pauses is pause, and tells whether ctx goes on.
+func pauses(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
 	case <-t.C:
+		return true
 	case <-ctx.Done():
+		return false
 	}
 }

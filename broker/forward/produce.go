@@ -263,16 +263,28 @@ type sending struct {
 	slices  []*Slice
 	acks    partition.Acks
 	timeout time.Duration
-	retried bool
-	doubt   bool // an earlier sending got no answer: what was not taken now may have been then
+	until   time.Time // no other leader is waited for beyond; zero: as the timeout says
+	tries   int       // sendings before this one
+	doubt   bool      // an earlier sending got no answer: what was not taken now may have been then
 }
 
 // sendGrace is how much longer than the leader the sender waits.
 const sendGrace = 2 * time.Second
 
-// run sends and deals with the answer. What was certainly not applied because another node leads
-// by now, and what may be sent twice, is sent once more.
+// mostTries bounds how often a slice is sent: leaders do not move that often.
+const mostTries = 10
+
+// mayRetry tells whether a slice that ended so is sent again: what was certainly not applied
+// because of where it went, and what may be sent twice.
+func (x *sending) mayRetry(s *Slice, why error) bool {
+	return x.tries < mostTries && (notTaken(why) || Lost(why) && s.again())
+}
+
+// run sends and deals with the answer.
 func (x *sending) run(ctx context.Context) {
+	if x.until.IsZero() {
+		x.until = time.Now().Add(x.timeout - x.timeout/10) // the caller's own time must not end before
+	}
 	ctx, cancel := context.WithTimeout(ctx, x.timeout+sendGrace)
 	defer cancel()
 	a, err := x.ask(ctx)
@@ -285,12 +297,8 @@ func (x *sending) run(ctx context.Context) {
 		state := partition.State{
 			Done: r.Done, Base: r.Base, AppendTime: r.AppendTime, Duplicate: r.Duplicate, StoredTime: r.StoredTime, Err: r.Fault.Err,
 		}
-		if !x.retried && notTaken(r.Fault.Err) {
+		if notTaken(r.Fault.Err) {
 			x.failed(ctx, []*Slice{s}, r.Fault.Err)
-			continue
-		}
-		if x.doubt && notTaken(r.Fault.Err) {
-			x.give(s, r.Fault.Err)
 			continue
 		}
 		s.end(state)
@@ -308,7 +316,7 @@ func (x *sending) ask(ctx context.Context) (a produceAnswer, err error) {
 	if err != nil {
 		return a, err
 	}
-	b, err := x.c.net.CallBroker(ctx, x.at.Node, MethodProduce, payload)
+	b, err := x.c.produceAt(ctx, x.at.Node, payload)
 	if err != nil {
 		return a, err
 	}
@@ -321,36 +329,72 @@ func (x *sending) ask(ctx context.Context) (a produceAnswer, err error) {
 	return a, nil
 }
 
+// produceAt sends a request to a leader. That may be this node by now, where it was another's when
+// the call came.
+func (c *Client) produceAt(ctx context.Context, to model.BrokerID, payload []byte) ([]byte, error) {
+	if own := c.own.Load(); own != nil && to == c.self {
+		return server{*own}.produce(ctx, peer.Request{Method: MethodProduce, Payload: payload})
+	}
+	return c.net.CallBroker(ctx, to, MethodProduce, payload)
+}
+
 // failed deals with slices that were not served, or of which that is not known.
 func (x *sending) failed(ctx context.Context, slices []*Slice, why error) {
 	for _, s := range slices {
-		if x.retried || !notTaken(why) && !(Lost(why) && s.again()) {
+		if !x.mayRetry(s, why) {
 			x.give(s, why)
 			continue
 		}
 		at := Place{x.at.Node, s.head.Epoch}
-		now, err := x.c.refreshed(ctx, s.Key)
+		now, err := x.next(ctx, s.Key, at, why)
 		switch {
-		case err != nil && Lost(why):
+		case err != nil && (x.doubt || Lost(why)):
 			x.give(s, why)
 		case err != nil:
-			x.give(s, notThere(s.Key, at, why, err))
-		case now.Node == x.c.self || now == at && !Lost(why):
-			x.give(s, why)
+			x.give(s, err)
 		default:
 			s.head.Epoch = now.Epoch
-			again := &sending{c: x.c, at: now, slices: []*Slice{s}, acks: x.acks, timeout: x.timeout, retried: true, doubt: Lost(why)}
+			again := &sending{
+				c: x.c, at: now, slices: []*Slice{s}, acks: x.acks, timeout: x.timeout, until: x.until, tries: x.tries + 1, doubt: x.doubt || Lost(why),
+			}
 			again.run(ctx)
 		}
 	}
 }
 
-// notThere is the error of a slice that was not taken and has nowhere to go.
-func notThere(k Key, at Place, why, lookUp error) error {
-	if model.HasCode(lookUp, model.LeaderUnavailable) || model.HasCode(lookUp, model.UnknownTopic) {
-		return lookUp
+// Pauses between looks for another leader.
+const (
+	firstLook = 10 * time.Millisecond
+	lastLook  = 100 * time.Millisecond
+)
+
+// next finds where a slice is sent after it was not taken at a place, waiting for another leader
+// as long as one may come: a node that is gone, or is about to stop, leads no longer in a moment.
+// What got no answer there may go there again at once. Errors: why, or that the topic is gone or
+// that nobody leads.
+func (x *sending) next(ctx context.Context, k Key, from Place, why error) (Place, error) {
+	now, err := x.c.refreshed(ctx, k)
+	for look := firstLook; ; look = min(2*look, lastLook) {
+		switch {
+		case model.HasCode(err, model.QuorumUnavailable), model.HasCode(err, model.Timeout): // it is not known yet
+		case err != nil:
+			return now, err
+		case now != from || Lost(why):
+			return now, nil
+		case !x.c.others(k):
+			return now, Unanswered(k, from, why)
+		}
+		if time.Now().Add(look).After(x.until) || !pauses(ctx, look) {
+			return now, Unanswered(k, from, why)
+		}
+		now, err = LeaderOf(x.c.meta.Image(), k)
 	}
-	return Unanswered(k, at, why)
+}
+
+// others tells whether a partition has replicas beside its leader's.
+func (c *Client) others(k Key) bool {
+	t := c.meta.Image().TopicByID(k.Topic)
+	return t != nil && int(k.Partition) < len(t.Partitions) && len(t.Partitions[k.Partition].Replicas) > 1
 }
 
 func (x *sending) refuse(why error) {

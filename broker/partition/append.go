@@ -96,6 +96,9 @@ func (p *Partition) admitLocked(s *Slice) error {
 	if err := p.usableLocked(); err != nil {
 		return err
 	}
+	if p.released {
+		return model.Errorf(model.LeaderUnavailable, "the node that leads partition %d of %q is stopping", p.ID, p.Topic)
+	}
 	if s.Within != nil && *s.Within != p.lead.Epoch {
 		return model.Errorf(model.LeaderUnavailable, "the leadership of partition %d of %q has moved since", p.ID, p.Topic)
 	}

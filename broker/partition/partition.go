@@ -94,6 +94,7 @@ type Partition struct {
 	settings Settings              // guarded by mu
 	lead     Leadership            // guarded by mu
 	closed   error                 // guarded by mu: why the replica serves no more
+	released bool                  // guarded by mu: nothing is appended any more, see Release
 	hw       model.Offset          // guarded by mu
 	builder  record.Builder        // guarded by mu: holds the open batch, or the one being appended
 	open     []*Slice              // guarded by mu: slices in the open batch
@@ -187,6 +188,24 @@ func (p *Partition) Settings() Settings {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.settings
+}
+
+// Release ends appends: the node is about to stop, and another is to lead. What was submitted is
+// appended, and answered as before; see Waits.
+func (p *Partition) Release() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.released = true
+	if len(p.open) > 0 {
+		p.sealLocked()
+	}
+}
+
+// Waits tells whether a leader has records that are not acknowledged yet and yet may be.
+func (p *Partition) Waits() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.lead.Leader && p.closed == nil && p.queue.head() != nil
 }
 
 // Close ends the replica: what waits gets why, and so does every later call. The log

@@ -367,6 +367,29 @@ func TestALostLeadershipEndsWhatWaits(t *testing.T) {
 	f.gate.let(nil)
 }
 
+func TestAReleasedPartitionAnswersWhatItHasAndTakesNothingMore(t *testing.T) {
+	t.Parallel()
+	f := start(t, normal)
+	f.gate.shut()
+	synced := slice(AcksAll, "a")
+	first := submit(f.Partition, synced)
+	<-f.gate.waiting
+	open := slice(AcksAll, "b")
+	second := submit(f.Partition, open)
+	f.Release()
+	require.True(t, f.Waits())
+	late := slice(AcksAll, "c")
+	<-submit(f.Partition, late).Done()
+	require.True(t, model.HasCode(late.Err, model.LeaderUnavailable))
+	require.Equal(t, model.NotApplied, model.AsError(late.Err).EffectiveOutcome())
+	f.gate.let(nil)
+	<-first.Done()
+	<-second.Done()
+	require.NoError(t, synced.Err)
+	require.NoError(t, open.Err)
+	require.False(t, f.Waits())
+}
+
 func TestAbandonTellsWhatIsKnown(t *testing.T) {
 	t.Parallel()
 	f := start(t, normal)

@@ -143,6 +143,8 @@ type Broker struct {
 
 	Silent  time.Duration // since its last heartbeat, or since the leader leads if that is less
 	Gone    bool          // gossip says that it has failed or left
+	Closed  bool          // its host refuses connections to its port: the process is gone
+	Unheard bool          // there was no heartbeat since the leader leads
 	Said    int64         // epoch in its last heartbeat; 0: there was none
 	Applied uint64        // raft index in its last heartbeat
 	// Stopping says that its last heartbeat wished to stop: its partitions get other leaders
@@ -150,16 +152,26 @@ type Broker struct {
 	Stopping bool
 }
 
-// Times of fencing: a broker that gossip lost too is fenced sooner.
+// Times of fencing: a broker that gossip lost too is fenced sooner, and one whose process is known
+// to be gone as soon as it has missed a heartbeat.
 const (
-	silentAndGone = 1500 * time.Millisecond
-	silent        = 6 * time.Second
+	silentAndClosed = 750 * time.Millisecond
+	silentAndGone   = 1500 * time.Millisecond
+	silent          = 6 * time.Second
 )
 
 // stops: this life of the broker, and not an earlier one, is about to end.
 func (b Broker) stops() bool { return b.Stopping && b.Said == b.Epoch }
 
-func (b Broker) lost() bool { return b.Silent >= silent || b.Gone && b.Silent >= silentAndGone }
+func (b Broker) lost() bool {
+	return b.Silent >= silent || b.Gone && b.Silent >= silentAndGone || b.Closed && b.missed()
+}
+
+// missed: a heartbeat should have come. A new leader need not wait for one.
+func (b Broker) missed() bool { return b.Unheard || b.Silent >= silentAndClosed }
+
+// Suspect tells whether it matters if a broker's process is gone: it is worth a look at its port.
+func (b Broker) Suspect() bool { return !b.Fenced && b.missed() && !b.lost() }
 
 // Fencing is whom to fence and whom to let lead again.
 type Fencing struct{ Fence, Unfence []model.BrokerID }

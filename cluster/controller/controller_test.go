@@ -179,6 +179,10 @@ func TestBrokersAreFencedByWhatIsHeard(t *testing.T) {
 		"silent for long":              {third: func(b *Broker) { b.Silent = silent }, want: Fencing{Fence: []model.BrokerID{3}}},
 		"gone, heard just now":         {third: func(b *Broker) { b.Silent, b.Gone = silentAndGone-1, true }},
 		"gone and silent":              {third: func(b *Broker) { b.Silent, b.Gone = silentAndGone, true }, want: Fencing{Fence: []model.BrokerID{3}}},
+		"its port closed, heard late":  {third: func(b *Broker) { b.Silent, b.Closed = silentAndClosed-1, true }},
+		"its port closed, and silent":  {third: func(b *Broker) { b.Silent, b.Closed = silentAndClosed, true }, want: Fencing{Fence: []model.BrokerID{3}}},
+		"its port closed, new leader":  {third: func(b *Broker) { b.Unheard, b.Closed = true, true }, want: Fencing{Fence: []model.BrokerID{3}}},
+		"not heard by a new leader":    {third: func(b *Broker) { b.Unheard = true }},
 		"fenced already":               {third: func(b *Broker) { b.Silent, b.Fenced = time.Hour, true }},
 		"a majority is silent":         {second: func(b *Broker) { b.Silent = silent }, third: func(b *Broker) { b.Silent = silent }},
 		"back with its registration":   {third: func(b *Broker) { b.Fenced = true }, want: Fencing{Unfence: []model.BrokerID{3}}},
@@ -196,5 +200,22 @@ func TestBrokersAreFencedByWhatIsHeard(t *testing.T) {
 			t.Parallel()
 			require.Equal(t, x.want, NextFencing([]Broker{named(1, nil), named(2, x.second), named(3, x.third)}))
 		})
+	}
+}
+
+func TestABrokersPortIsLookedAtOnceItIsSilent(t *testing.T) {
+	t.Parallel()
+	for _, x := range []struct {
+		b    Broker
+		want bool
+	}{
+		{Broker{Silent: silentAndClosed - 1}, false},
+		{Broker{Silent: silentAndClosed}, true},
+		{Broker{Unheard: true}, true},
+		{Broker{Silent: silentAndClosed, Fenced: true}, false},
+		{Broker{Silent: silentAndGone, Gone: true}, false},
+		{Broker{Silent: silent}, false},
+	} {
+		require.Equal(t, x.want, x.b.Suspect(), "%+v", x.b)
 	}
 }

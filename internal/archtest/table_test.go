@@ -55,6 +55,7 @@ var table = []row{
 	{pkg: "broker/follow", may: []string{"broker/partition", "broker/replication", "broker/throttle", "internal/lifecycle", "internal/model"}, why: "it carries what leaders and followers say, and knows neither the metadata nor how nodes reach each other"},
 	{pkg: "broker/replication", may: []string{"internal/model"}, why: "a core: who is in sync and where logs part follows from what is said; logs, clocks and the network are others'"},
 	{pkg: "broker/health", may: []string{"cluster/metadata", "internal/model"}, why: "a core: how a partition is follows from the image and from who is there"},
+	{pkg: "broker/producerids", may: []string{"cluster/metadata", "internal/model"}, why: "it counts ids of the quorum's blocks, and knows no producer"},
 	{pkg: "broker/operations", may: []string{"internal/model", "internal/fsx", "internal/sealed"}, why: "it keeps account of work, and knows neither who does it nor who asks"},
 	{pkg: "internal/history", may: []string{"internal/model", "internal/fsx", "internal/sealed"}, why: "it keeps numbers by time, and measures nothing itself"},
 	{pkg: "internal/sealed", may: []string{"internal/fsx"}, why: "a form of small files, whatever is in them"},

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"time"
 
 	"tidewire/broker/replicas"
 	"tidewire/cluster"
@@ -90,4 +91,30 @@ func gossipAdvertise(l config.Listener) (string, error) {
 		return "", errors.New("gossip-advertise: port 0 stands for the port of gossip-listen, which must name one then")
 	}
 	return net.JoinHostPort(host, used), nil
+}
+
+// lingerTime is how long a node that stops leaves connections open for what is sent just then: the
+// clients of a node that has others beside it go on there, and none of their requests is to fail.
+const lingerTime = 500 * time.Millisecond
+
+func (n *Node) linger() time.Duration {
+	if !n.cluster.HasPeers() {
+		return 0
+	}
+	return lingerTime
+}
+
+// releaseTime bounds how long a node that stops waits for what was written to be acknowledged.
+const releaseTime = 3 * time.Second
+
+// resign has other nodes lead what this one does. Nothing is appended here any more before that,
+// and what was is acknowledged, so that no writer is left in doubt.
+func (n *Node) resign(ctx context.Context) error {
+	if !n.cluster.HasPeers() {
+		return nil
+	}
+	waiting, cancel := context.WithTimeout(ctx, releaseTime)
+	defer cancel()
+	n.broker.Release(waiting)
+	return n.cluster.Resign(ctx)
 }

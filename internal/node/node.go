@@ -323,7 +323,7 @@ func (n *Node) startBroker(ctx context.Context) error {
 	n.broker.Start()
 	n.groups.Start()
 	n.answerCalls()
-	n.onStop("leaderships", n.cluster.Resign)
+	n.onStop("leaderships", n.resign)
 	n.group.Go("auth", n.auth.Service.Run)
 	n.group.Go("disk", n.watchDisk)
 	n.group.Go("memory", n.trimMemory)
@@ -374,7 +374,7 @@ func (n *Node) startServer(context.Context) error {
 	n.server, err = web.New(web.Config{
 		Gate: gate, Doors: []web.Door{api, doors, operate, consumers, placed, moving.New(n.moves)}, Streams: web.NewStreams(n.streams), Metrics: metrics, Logger: n.logger, Prefix: n.cfg.HTTP.PathPrefix,
 		CORSOrigins: n.cfg.HTTP.CORSOrigins, TrustedProxies: n.cfg.HTTP.TrustedProxies, TLS: tlsConfig, Now: n.now,
-		MaxConnections: most,
+		MaxConnections: most, Linger: n.linger(),
 	})
 	if err != nil {
 		return err

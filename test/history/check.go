@@ -62,6 +62,7 @@ type value struct {
 	text      string
 	producer  string
 	sequence  int // of its producer's values, in the order of sending
+	op        string
 	acks      string
 	retry     bool
 	txn       string
@@ -198,7 +199,7 @@ func (c *checker) takeSend(e *Event, line int) {
 			c.report(Malformed, "line %d sends %q again", line, r.Value)
 			continue
 		}
-		v := &value{text: r.Value, producer: e.Client, sequence: c.sequences[e.Client], acks: e.Acks, retry: e.Retry, txn: e.Txn}
+		v := &value{text: r.Value, producer: e.Client, sequence: c.sequences[e.Client], op: e.Op, acks: e.Acks, retry: e.Retry, txn: e.Txn}
 		c.sequences[e.Client]++
 		c.values[r.Value] = v
 		c.ops[e.Op] = append(c.ops[e.Op], v)

@@ -114,6 +114,9 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 		"a request's records out of order": {[]Event{
 			send("a", "1", "x", "y"), unknown("1"), final(p0, at(p0, 0, "y", "x")...),
 		}, []Kind{Misordered}},
+		"an unknown write behind which an acknowledged one stands, that is before one acknowledged earlier": {[]Event{
+			send("a", "1", "x"), ack("1", at(p0, 1, "x")...), send("a", "2", "y"), unknown("2"), send("a", "3", "z"), ack("3", at(p0, 2, "z")...), final(p0, at(p0, 0, "y", "x", "z")...),
+		}, []Kind{Misordered}},
 		"a gap": {[]Event{
 			send("a", "1", "x", "y"), unknown("1"), final(p0, Record{p0, 0, "x"}, Record{p0, 2, "y"}),
 		}, []Kind{Gap}},
@@ -157,6 +160,9 @@ func TestWhatIsAllowedIsNotReported(t *testing.T) {
 		},
 		"an unknown write, there or not": {
 			send("a", "1", "x"), unknown("1"), send("a", "2", "y"), unknown("2"), final(p0, at(p0, 0, "y")...),
+		},
+		"an unknown write that was overtaken": {
+			send("a", "1", "x"), unknown("1"), send("a", "2", "y"), ack("2", at(p0, 0, "y")...), final(p0, at(p0, 0, "y", "x")...),
 		},
 		"a request that never ended": {send("a", "1", "x")},
 		"a retry that is there twice": {

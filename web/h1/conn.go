@@ -104,7 +104,7 @@ func (c *conn) loop(x *exchange) {
 		if out, x = ends, nil; last {
 			return
 		}
-		if c.s.closing.Load() {
+		if c.s.closing.Load() && !c.s.lingers.Load() { // else its client was told that it goes on
 			c.closeIf(idle)
 			return
 		}

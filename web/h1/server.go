@@ -38,7 +38,9 @@ type Server struct {
 	group   *lifecycle.Group
 	passed  *passed
 	closing atomic.Bool
-	handed  atomic.Int64 // connections that net/http has, or whoever took them from it
+	linger  time.Duration // see Linger
+	lingers atomic.Bool   // idle connections may bring one more request
+	handed  atomic.Int64  // connections that net/http has, or whoever took them from it
 	watches watches
 
 	firstTimeout, idleTimeout time.Duration // for the first request and the later ones; 0: none
@@ -77,6 +79,11 @@ func (s *Server) Remember(key any, create func() any) { s.memoryKey, s.newMemory
 // Park lets requests that are served here wait without a goroutine: their contexts have a
 // *Parking under key. It must be called before Serve.
 func (s *Server) Park(key any) { s.parkingKey = key }
+
+// Linger has Shutdown leave idle connections open for a while: a request that a client sends at
+// that moment is answered, as the last of its connection, and not cut off. It must be called
+// before Serve.
+func (s *Server) Linger(d time.Duration) { s.linger = d }
 
 // Limit bounds the connections; it is called before Serve. Without effect where net/http
 // serves all.
@@ -211,10 +218,17 @@ func (s *Server) Open() int {
 // RegisterOnShutdown adds what Shutdown starts in a goroutine of its own.
 func (s *Server) RegisterOnShutdown(f func()) { s.http.RegisterOnShutdown(f) }
 
-// Shutdown stops accepting, closes idle connections and waits for requests under way
-// until ctx ends, whose error it returns then.
+// Shutdown stops accepting, closes idle connections, after a while where it lingers, and waits for
+// requests under way until ctx ends, whose error it returns then.
 func (s *Server) Shutdown(ctx context.Context) error {
+	if s.linger > 0 && !s.closing.Load() {
+		s.lingers.Store(true)
+	}
 	err := s.stopAccepting()
+	if s.lingers.Load() {
+		s.awaitNone(ctx, s.linger)
+		s.lingers.Store(false)
+	}
 	s.each(func(c *conn) { c.closeIf(idle) })
 	err = errors.Join(err, s.http.Shutdown(ctx))
 	select {
@@ -223,6 +237,17 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		return errors.Join(err, ctx.Err())
 	}
 	return errors.Join(err, s.stopGroup())
+}
+
+// awaitNone waits until no connection is left, for a while.
+func (s *Server) awaitNone(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-s.none:
+	case <-t.C:
+	case <-ctx.Done():
+	}
 }
 
 // Close ends every connection at once.

@@ -35,6 +35,44 @@ func TestShutdownClosesIdleConnections(t *testing.T) {
 	shutdown(t, s) // a second one finds nothing
 }
 
+func TestAServerThatLingersAnswersWhatWasSentAsItStops(t *testing.T) {
+	t.Parallel()
+	s := New(newHTTP(answers["small"]), slog.New(slog.DiscardHandler))
+	s.Linger(patience)
+	addr := run(t, listen(t), s)
+	used, other := dial(t, addr), dial(t, addr)
+	for _, c := range []*client{used, other} {
+		c.send(get)
+		require.False(t, c.answer("GET").close)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- s.Shutdown(t.Context()) }()
+	eventually(t, "nothing is accepted any more", func() bool {
+		c, err := net.Dial("tcp", addr)
+		if err == nil {
+			_ = c.Close()
+		}
+		return err != nil
+	})
+	for _, c := range []*client{used, other} { // once all are gone it does not wait any longer
+		c.send(get)
+		require.True(t, c.answer("GET").close)
+		c.closed()
+	}
+	require.NoError(t, <-ended)
+}
+
+func TestAServerLingersForAWhileOnly(t *testing.T) {
+	t.Parallel()
+	s := New(newHTTP(answers["small"]), slog.New(slog.DiscardHandler))
+	s.Linger(time.Millisecond)
+	c := dial(t, run(t, listen(t), s))
+	c.send(get)
+	c.answer("GET")
+	shutdown(t, s)
+	c.closed()
+}
+
 func TestARequestUnderWayEndsWithClose(t *testing.T) {
 	t.Parallel()
 	for name, raw := range map[string]string{"ours": get, "handed over": "GET / HTTP/1.1\r\nHost: a\r\nKeep-Alive: x\r\n\r\n"} {

@@ -1,0 +1,216 @@
+//go:build linux
+
+package faults
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+)
+
+// Kind names a fault.
+type Kind string
+
+// The faults. Those of the network and the others are under way at the same time.
+const (
+	Kill    Kind = "kill"     // kill -9 of a node, which starts again
+	KillAll Kind = "kill-all" // kill -9 of all nodes at once
+	Pause   Kind = "pause"    // SIGSTOP, later SIGCONT
+	Rolling Kind = "rolling"  // SIGTERM and start of one node after the other
+	Full    Kind = "full"     // the last node's disk has no room, or little
+	Isolate Kind = "isolate"  // a node and all others do not hear each other
+	Pair    Kind = "pair"     // two nodes do not hear each other
+	Deaf    Kind = "deaf"     // a node does not hear the others, which hear it
+	Mute    Kind = "mute"     // the others do not hear a node, which hears them
+	Lossy   Kind = "lossy"    // packets to and from a node get lost
+	Slow    Kind = "slow"     // what a node sends goes slowly
+)
+
+// Kinds are all there are.
+func Kinds() []Kind {
+	return []Kind{Kill, KillAll, Pause, Rolling, Full, Isolate, Pair, Deaf, Mute, Lossy, Slow}
+}
+
+func (k Kind) network() bool {
+	switch k {
+	case Isolate, Pair, Deaf, Mute, Lossy, Slow:
+		return true
+	}
+	return false
+}
+
+// lane makes one fault after another.
+type lane struct {
+	w    *World
+	c    *Client
+	r    *rand.Rand
+	hold time.Duration // about how long a fault lasts
+	deck []Kind
+	say  func(format string, args ...any)
+
+	counts map[Kind]int
+	errs   []error
+}
+
+// run makes faults until ctx ends: all kinds in a new order each time.
+func (l *lane) run(ctx context.Context) {
+	var left []Kind
+	for len(l.deck) > 0 && pause(ctx, l.some(l.hold/2)) {
+		if len(left) == 0 {
+			left = append(left, l.deck...)
+			l.r.Shuffle(len(left), func(i, j int) { left[i], left[j] = left[j], left[i] })
+		}
+		k := left[0]
+		left = left[1:]
+		if err := l.fault(ctx, k); err != nil && ctx.Err() == nil {
+			l.errs = append(l.errs, fmt.Errorf("%s: %w", k, err))
+			l.say("%s failed: %v", k, err)
+			return
+		}
+	}
+}
+
+// some is between half of a time and one and a half.
+func (l *lane) some(d time.Duration) time.Duration {
+	return d/2 + time.Duration(l.r.Int64N(int64(d)+1))
+}
+
+func (l *lane) any() *Node { return l.w.Node(1 + l.r.IntN(len(l.w.Nodes()))) }
+
+// settled is how long after a fault of its network a node may not know what others do.
+const settled = 15 * time.Second
+
+// fault makes one fault and undoes it. It is counted once it is there.
+func (l *lane) fault(ctx context.Context, k Kind) error {
+	n, d := l.any(), l.some(l.hold)
+	if k.network() {
+		return l.network(ctx, k, n, d)
+	}
+	switch k {
+	case Kill:
+		return l.kill(ctx, n)
+	case KillAll:
+		return l.killAll(ctx)
+	case Pause:
+		l.say("node %d is paused for %s", n.ID, d.Round(time.Millisecond))
+		n.impair(d + settled)
+		n.Pause()
+		l.counts[k]++
+		pause(ctx, d)
+		n.Resume()
+		return nil
+	case Rolling:
+		return l.rolling(ctx)
+	case Full:
+		return l.full(ctx, d)
+	}
+	return fmt.Errorf("an unknown kind")
+}
+
+func (l *lane) kill(ctx context.Context, n *Node) error {
+	down := time.Duration(l.r.Int64N(int64(l.hold) + 1))
+	l.say("node %d is killed for %s", n.ID, down.Round(time.Millisecond))
+	n.Kill()
+	l.counts[Kill]++
+	pause(ctx, down)
+	return n.Spawn()
+}
+
+func (l *lane) killAll(ctx context.Context) error {
+	l.say("all nodes are killed")
+	for _, n := range l.w.Nodes() {
+		n.signal(9)
+	}
+	for _, n := range l.w.Nodes() {
+		n.Kill()
+	}
+	l.counts[KillAll]++
+	for _, n := range l.w.Nodes() {
+		if err := n.Spawn(); err != nil {
+			return err
+		}
+		pause(ctx, time.Duration(l.r.IntN(500))*time.Millisecond)
+	}
+	return nil
+}
+
+// rolling stops nodes in order, each once the one before is in sync again, or after a while.
+func (l *lane) rolling(ctx context.Context) error {
+	l.say("the nodes are restarted one after the other")
+	l.counts[Rolling]++
+	for _, n := range l.w.Nodes() {
+		if ctx.Err() != nil || !n.Running() { // one that gave up by itself is told of elsewhere
+			continue
+		}
+		if err := n.Stop(); err != nil {
+			return err
+		}
+		if err := n.Spawn(); err != nil {
+			return err
+		}
+		waiting, cancel := context.WithTimeout(ctx, 2*l.hold+2*time.Second)
+		_ = l.c.AwaitISR(waiting, topic, min(len(l.w.Nodes()), replicas)) // faults of the network may be in the way
+		cancel()
+	}
+	return nil
+}
+
+// full leaves the small disk some room below the reserve, or next to none. A node that cannot
+// write its metadata stops by itself, and is started again when there is room.
+func (l *lane) full(ctx context.Context, d time.Duration) error {
+	n, leave := l.w.Node(len(l.w.Nodes())), int64(l.r.IntN(3))*(6<<20)
+	l.say("the disk of node %d has %d MiB left for %s", n.ID, leave>>20, d.Round(time.Millisecond))
+	undo, err := l.w.fill(leave)
+	if err != nil {
+		return err
+	}
+	l.counts[Full]++
+	pause(ctx, d)
+	if err := undo(); err != nil {
+		return err
+	}
+	if !n.Running() {
+		l.say("node %d had stopped", n.ID)
+		return n.Spawn()
+	}
+	return nil
+}
+
+func (l *lane) network(ctx context.Context, k Kind, n *Node, d time.Duration) error {
+	l.say("%s at node %d for %s", k, n.ID, d.Round(time.Millisecond))
+	other := 1 + (n.ID-1+1+l.r.IntN(len(l.w.Nodes())-1))%len(l.w.Nodes())
+	n.impair(d + settled)
+	var err error
+	switch k {
+	case Isolate:
+		err = l.w.Isolate(n.ID)
+	case Pair:
+		l.w.Node(other).impair(d + settled)
+		err = errors.Join(l.w.Cut(n.ID, other), l.w.Cut(other, n.ID))
+	case Deaf, Mute:
+		for _, o := range l.w.Nodes() {
+			switch {
+			case o == n:
+			case k == Deaf:
+				err = errors.Join(err, l.w.Cut(o.ID, n.ID))
+			default:
+				err = errors.Join(err, l.w.Cut(n.ID, o.ID))
+			}
+		}
+	case Lossy:
+		err = l.w.net.lose(n.ID, 0.05+0.25*l.r.Float64())
+	case Slow:
+		err = l.w.net.slow(n.ID, 500+l.r.IntN(3000))
+	}
+	if err != nil {
+		return err
+	}
+	l.counts[k]++
+	pause(ctx, d)
+	if k == Slow {
+		return l.w.net.fast(n.ID)
+	}
+	return l.w.Heal()
+}
