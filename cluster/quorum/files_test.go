@@ -1,6 +1,8 @@
 package quorum
 
 import (
+	"fmt"
+	"log/slog"
 	"path/filepath"
 	"sync"
 	"syscall"
@@ -101,4 +103,58 @@ func TestAFailedSyncOfTheMetadataLogStopsTheNode(t *testing.T) {
 			require.Empty(t, n.fsm.Image().Cluster().ID, "a change that failed must not be seen")
 		})
 	}
+}
+
+// A follower cuts off what a leader before it had appended and nobody else has, and its process
+// ends: the log is there again, also what it had before, and also after a further cut.
+func TestALogWhoseEndWasCutOffIsReadAgain(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	open := func() *Stores {
+		s, err := OpenStores(dir, NewLogger(slog.New(slog.DiscardHandler)), func(err error) { t.Error(err) }, nil)
+		require.NoError(t, err)
+		return s
+	}
+	entry := func(index, term uint64) *raft.Log {
+		return &raft.Log{Index: index, Term: term, Type: raft.LogCommand, Data: fmt.Appendf(nil, "%d of term %d", index, term)}
+	}
+	want := map[uint64]uint64{} // index → term
+	check := func(s *Stores) {
+		t.Helper()
+		last, err := s.Logs.LastIndex()
+		require.NoError(t, err)
+		require.EqualValues(t, len(want), last)
+		for index, term := range want {
+			var got raft.Log
+			require.NoError(t, s.Logs.GetLog(index, &got), "entry %d", index)
+			require.Equal(t, entry(index, term).Data, got.Data)
+		}
+		require.ErrorIs(t, s.Logs.GetLog(last+1, new(raft.Log)), raft.ErrLogNotFound)
+	}
+	write := func(s *Stores, from, to, term uint64) {
+		for i := from; i <= to; i++ {
+			want[i] = term
+			require.NoError(t, s.Logs.StoreLog(entry(i, term)))
+		}
+	}
+	s := open()
+	write(s, 1, 10, 1)
+	for term := uint64(2); term < 5; term++ {
+		last, err := s.Logs.LastIndex()
+		require.NoError(t, err)
+		require.NoError(t, s.Logs.DeleteRange(last-2, last))
+		for i := last - 2; i <= last; i++ {
+			delete(want, i)
+		}
+		check(s)
+		require.NoError(t, s.Close())
+		s = open()
+		check(s)
+		write(s, last-2, last+5, term)
+		check(s)
+		require.NoError(t, s.Close())
+		s = open()
+		check(s)
+	}
+	require.NoError(t, s.Close())
 }

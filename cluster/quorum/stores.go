@@ -56,7 +56,7 @@ func openStores(dir string, logger *Logger, fatal func(error), room func(need in
 	// Given from here because closing the log does not close its own.
 	db := &metadb.BoltMetaDB{}
 	w, err := wal.Open(walDir, wal.WithSegmentSize(segmentBytes), wal.WithLogger(logger.hc.Named("wal")), wal.WithMetaStore(db),
-		wal.WithSegmentFiler(segment.NewFiler(walDir, roomyFS{files, room})))
+		wal.WithSegmentFiler(filer{segment.NewFiler(walDir, roomyFS{files, room})}))
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open the metadata log: %w", err), db.Close())
 	}
@@ -74,6 +74,20 @@ func openStores(dir string, logger *Logger, fatal func(error), room func(need in
 // writeRoom is what a write may need beyond the log's own files, which are allocated: the
 // small values' file, and SQLite when the entry is applied.
 const writeRoom = 1 << 20
+
+// filer also opens segments that were sealed without an index: raft-wal 0.4 leaves the one in which
+// it has cut off a conflicting suffix like that, and after a restart could read nothing of it. Its
+// entries are found as those of a segment that is not sealed, which what was cut off is among:
+// nobody asks for that, since the log's end is noted elsewhere.
+type filer struct{ *segment.Filer }
+
+// Open implements types.SegmentFiler.
+func (f filer) Open(info types.SegmentInfo) (types.SegmentReader, error) {
+	if info.IndexStart > 0 {
+		return f.Filer.Open(info)
+	}
+	return f.RecoverTail(info)
+}
 
 // roomyFS makes room before a file of the log is allocated.
 type roomyFS struct {

@@ -47,6 +47,7 @@ type lane struct {
 	c    *Client
 	r    *rand.Rand
 	hold time.Duration // about how long a fault lasts
+	end  time.Time     // no further round of all kinds begins beyond
 	deck []Kind
 	say  func(format string, args ...any)
 
@@ -54,10 +55,14 @@ type lane struct {
 	errs   []error
 }
 
-// run makes faults until ctx ends: all kinds in a new order each time.
+// run makes faults until its end, and until each kind was there once: all kinds in a new order
+// each time. It ends with ctx in any case.
 func (l *lane) run(ctx context.Context) {
 	var left []Kind
 	for len(l.deck) > 0 && pause(ctx, l.some(l.hold/2)) {
+		if time.Now().After(l.end) && len(l.counts) == len(l.deck) {
+			return
+		}
 		if len(left) == 0 {
 			left = append(left, l.deck...)
 			l.r.Shuffle(len(left), func(i, j int) { left[i], left[j] = left[j], left[i] })

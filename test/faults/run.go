@@ -161,8 +161,9 @@ func (l *load) start(ctx context.Context, writers, watchers *sync.WaitGroup, per
 
 // breakThings makes faults for the time of the run, and returns once all are undone.
 func (l *load) breakThings(ctx context.Context, cfg Config, say func(string, ...any)) (map[Kind]int, error) {
-	ctx, cancel := context.WithTimeout(ctx, cfg.Time)
+	ctx, cancel := context.WithTimeout(ctx, cfg.Time+overtime)
 	defer cancel()
+	end := time.Now().Add(cfg.Time)
 	var decks [2][]Kind
 	for _, k := range cfg.kinds() {
 		i := 0
@@ -177,7 +178,7 @@ func (l *load) breakThings(ctx context.Context, cfg Config, say func(string, ...
 	var made []*lane
 	for i, deck := range decks {
 		n := &lane{
-			w: l.w, c: l.c, r: rand.New(rand.NewPCG(cfg.Seed, uint64(i))), deck: deck, say: say, counts: map[Kind]int{},
+			w: l.w, c: l.c, r: rand.New(rand.NewPCG(cfg.Seed, uint64(i))), deck: deck, say: say, counts: map[Kind]int{}, end: end,
 			hold: min(8*time.Second, cfg.Time/time.Duration(max(3*len(deck), 1))),
 		}
 		made = append(made, n)
@@ -190,6 +191,10 @@ func (l *load) breakThings(ctx context.Context, cfg Config, say func(string, ...
 	}
 	return counts, errors.Join(errs...)
 }
+
+// overtime is how much longer than was asked for faults are made where one has not been there: a
+// node that is cut off takes its time to stop.
+const overtime = 2 * time.Minute
 
 // healTime is how long it may take until all is as it should be, once all faults are undone.
 const healTime = 60 * time.Second

@@ -366,18 +366,21 @@ func (w *World) fill(leave int64) (undo func() error, err error) {
 		return nil, err
 	}
 	defer f.Close()
-	for range 100 {
+	// In pieces: the kernel takes back all of one that it has no room for, and nodes write meanwhile.
+	for at, piece := int64(0), int64(32<<20); piece >= 4096; {
 		var st syscall.Statfs_t
 		if err := syscall.Statfs(w.disk, &st); err != nil {
 			return nil, err
 		}
-		room := int64(st.Bavail)*st.Bsize - leave
-		if room <= 0 {
+		piece = min(piece, int64(st.Bavail)*st.Bsize-leave)
+		if piece <= 0 {
 			break
 		}
-		if err = syscall.Fallocate(int(f.Fd()), 0, 0, room); err == nil {
-			break
+		if err := syscall.Fallocate(int(f.Fd()), 0, at, piece); err != nil {
+			piece /= 2
+			continue
 		}
+		at += piece
 	}
 	return func() error { return os.Remove(path) }, nil
 }
