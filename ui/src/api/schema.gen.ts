@@ -2481,8 +2481,11 @@ export interface components {
             reasons: string[];
         };
         Reassignment: {
+            actions: string[];
             /** @description that it did not have before */
             adding: number[];
+            /** @description changes with the partition's replicas, leader and in-sync replicas */
+            etag: string;
             /** @description those before, which a cancellation brings back */
             from: number[];
             /** @description in sync */
