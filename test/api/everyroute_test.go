@@ -255,7 +255,7 @@ func lists(t testing.TB) map[string]object {
 var sortedBy = map[string]string{
 	"/v1/users": "username", "/v1/quotas": "username", "/v1/acls": "principal", "/v1/topics/{topic}/access": "principal",
 	"/v1/brokers": "host", "/v1/operations": "id", "/v1/audit": "time", "/v1/users/{username}/tokens": "name",
-	"/v1/reassignments": "topic", "/v1/groups": "group", "/v1/topics/{topic}/groups": "group",
+	"/v1/reassignments": "topic", "/v1/partitions": "topic", "/v1/groups": "group", "/v1/topics/{topic}/groups": "group",
 }
 
 func TestEveryListHasTheParametersOfLists(t *testing.T) {
