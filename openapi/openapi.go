@@ -9,7 +9,7 @@ package openapi
 
 import _ "embed"
 
-//go:generate go run ./gen -o . ../api/rest ../api/admin ../api/ops ../api/groups ../api/moves ../web
+//go:generate go run ./gen -o . ../api/rest ../api/admin ../api/ops ../api/groups ../api/partitions ../api/moves ../web
 
 //go:embed openapi.json
 var jsonDocument []byte

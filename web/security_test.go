@@ -13,6 +13,7 @@ import (
 	"tidewire/api/groups"
 	"tidewire/api/moves"
 	"tidewire/api/ops"
+	"tidewire/api/partitions"
 	"tidewire/api/rest"
 	"tidewire/auth"
 	"tidewire/web"
@@ -32,7 +33,7 @@ func securityTable() string {
 	api := rest.New(rest.Config{Auth: &auth.Auth{}, Logger: slog.New(slog.DiscardHandler)})
 	var b strings.Builder
 	b.WriteString("| method and path | takes |\n|---|---|\n")
-	for _, r := range slices.Concat(api.Routes(), admin.New(admin.Config{}).Routes(), ops.New(ops.Config{}).Routes(), groups.New(groups.Config{}).Routes(), moves.New(nil).Routes(), web.NewStreams(nil).Routes()) {
+	for _, r := range slices.Concat(api.Routes(), admin.New(admin.Config{}).Routes(), ops.New(ops.Config{}).Routes(), groups.New(groups.Config{}).Routes(), partitions.New(partitions.Config{}).Routes(), moves.New(nil).Routes(), web.NewStreams(nil).Routes()) {
 		needs := r.Needs
 		switch {
 		case !r.Built():

@@ -18,6 +18,7 @@ import (
 
 // Service is what the door calls.
 type Service interface {
+	MayAlter(c broker.Caller) bool
 	List(ctx context.Context, c broker.Caller) ([]moves.Moving, error)
 	Measure(ctx context.Context, list []moves.Moving)
 	Create(ctx context.Context, c broker.Caller, q moves.Request) ([]moves.Outcome, error)
@@ -75,6 +76,8 @@ type ReassignmentView struct {
 	Principal *string       `json:"principal" extensions:"x-nullable"` // who asked for it; null: the cluster itself
 	Since     route.Time    `json:"since" swaggertype:"string" format:"date-time"`
 	Progress  *MoveProgress `json:"progress" extensions:"x-nullable"` // null where the leader does not tell
+	Actions   []string      `json:"actions"`
+	ETag      string        `json:"etag"` // changes with the partition's replicas, leader and in-sync replicas
 }
 
 // MoveProgress is how much of what a move copies is there.
@@ -179,11 +182,12 @@ func brokersOf(ids []int32) []model.BrokerID {
 	return out
 }
 
-func moveView(m moves.Moving) ReassignmentView {
+func moveView(m moves.Moving, actions []string) ReassignmentView {
 	p := m.Of()
 	v := ReassignmentView{
 		Topic: m.Topic.Name, Partition: int32(m.Partition), Replicas: numbers(p.Replicas), From: numbers(p.Move.From), To: numbers(p.Move.To),
 		Adding: numbers(p.Adding()), Removing: numbers(p.Removing()), ISR: numbers(p.ISR), Since: route.TimeOf(p.Move.Since.Time()),
+		Actions: actions, ETag: strconv.Itoa(int(p.PartitionEpoch)),
 	}
 	if p.Move.By != "" {
 		v.Principal = &p.Move.By
@@ -208,6 +212,10 @@ func moveView(m moves.Moving) ReassignmentView {
 //	@Success	200			{object}	route.Page[ReassignmentView]
 //	@Router		/v1/reassignments [get]
 func (d *Door) listReassignments(c *route.Call) error {
+	actions := []string{}
+	if d.service.MayAlter(c.Caller()) {
+		actions = append(actions, "cancel")
+	}
 	measured := map[string]moves.Moving{}
 	key := func(m moves.Moving) string { return m.Topic.Name + "-" + strconv.Itoa(int(m.Partition)) }
 	l := route.Listing[moves.Moving, ReassignmentView]{
@@ -223,7 +231,7 @@ func (d *Door) listReassignments(c *route.Call) error {
 			if x, ok := measured[key(m)]; ok {
 				m = x
 			}
-			return moveView(m)
+			return moveView(m, actions)
 		},
 		Sorts: map[string]func(moves.Moving) any{
 			"partition": func(m moves.Moving) any { return float64(m.Partition) },

@@ -26,16 +26,21 @@ type Cluster interface {
 	Barrier(ctx context.Context) error
 	NodeID() model.BrokerID
 	Controller() (model.BrokerID, bool)
+	// Seen are the brokers that this node can reach, VotingBrokers those with a vote in the quorum.
+	Seen() map[model.BrokerID]bool
+	VotingBrokers() []model.BrokerID
 }
 
 // Process is what REST tells about the node that runs it.
 type Process interface {
 	// Ready returns why the node does not serve yet; none means ready.
 	Ready() []string
-	// DisksFree asks nodes for the free room of their disks, in bytes; those that do not answer
-	// are left out.
-	DisksFree(ctx context.Context, nodes []model.BrokerID) map[model.BrokerID]int64
+	// Disks asks nodes for the room of their disks; those that do not answer are left out.
+	Disks(ctx context.Context, nodes []model.BrokerID) map[model.BrokerID]Disk
 }
+
+// Disk is the room of a node's disk, in bytes. A total of 0 is not known.
+type Disk struct{ Free, Total int64 }
 
 // Config is what an API is made of.
 type Config struct {

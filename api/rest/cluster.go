@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"tidewire/api/route"
+	"tidewire/broker/health"
 	"tidewire/cluster/metadata"
 	"tidewire/internal/model"
 )
@@ -17,6 +18,7 @@ type ClusterView struct {
 	Name                      string       `json:"name"`
 	Controller                *int32       `json:"controller" extensions:"x-nullable"`
 	Version                   string       `json:"version"` // of the node that answers
+	Quorum                    QuorumView   `json:"quorum"`
 	Brokers                   []BrokerView `json:"brokers"`
 	Topics                    int          `json:"topics"`
 	Partitions                int          `json:"partitions"`
@@ -27,26 +29,40 @@ type ClusterView struct {
 	ETag                      string       `json:"etag"` // changes with any of the metadata
 }
 
+// QuorumView is the quorum of the metadata, as the node that answers sees it. Where it is not
+// available records are still read and, as far as their partitions allow, written; nothing else
+// is changed, and no partition gets another leader.
+type QuorumView struct {
+	Available bool    `json:"available"` // somebody leads it
+	Voters    []int32 `json:"voters"`
+	Online    []int32 `json:"online"`   // the voters that can be reached
+	Majority  int     `json:"majority"` // how many voters it takes
+}
+
 // BrokerView is one node.
 type BrokerView struct {
 	ID            int32       `json:"id"`
 	Host          string      `json:"host"`
 	HTTPAddress   *string     `json:"http_address" extensions:"x-nullable"`
 	Rack          *string     `json:"rack" extensions:"x-nullable"`
-	State         string      `json:"state" enums:"online,fenced,draining,offline"`
+	State         string      `json:"state" enums:"online,fenced,draining,offline"` // offline: the node that answers cannot reach it
+	Role          string      `json:"role" enums:"controller,voter,observer"`       // in the metadata quorum
+	Draining      bool        `json:"draining"`                                     // whatever its state is
 	Leaders       int         `json:"leaders"`
 	Replicas      int         `json:"replicas"`
+	OutOfSync     int         `json:"out_of_sync"` // of the replicas, those that are not in sync
 	Version       string      `json:"version"`
-	DiskFreeBytes *int64      `json:"disk_free_bytes" extensions:"x-nullable"`
+	DiskFreeBytes *int64      `json:"disk_free_bytes" extensions:"x-nullable"` // null where the node does not answer
+	DiskBytes     *int64      `json:"disk_bytes" extensions:"x-nullable"`      // of the whole disk
 	StartedAt     *route.Time `json:"started_at" swaggertype:"string" format:"date-time" extensions:"x-nullable"`
 	Actions       []string    `json:"actions"`
 	ETag          string      `json:"etag"`
 }
 
-// load is how many partitions a broker leads and holds.
-type load struct{ leaders, replicas int }
+// load is how many partitions a broker leads and holds, and how many of these are not in sync.
+type load struct{ leaders, replicas, outOfSync int }
 
-func loads(img *metadata.Image) map[model.BrokerID]load {
+func loads(img *metadata.Image, seen health.Seen) map[model.BrokerID]load {
 	out := map[model.BrokerID]load{}
 	for t := range img.Topics("") {
 		for i := range t.Partitions {
@@ -57,6 +73,9 @@ func loads(img *metadata.Image) map[model.BrokerID]load {
 				if r == p.Leader {
 					l.leaders++
 				}
+				if !health.InSync(p, r, seen) && slices.Contains(p.Origin(), r) {
+					l.outOfSync++
+				}
 				out[r] = l
 			}
 		}
@@ -64,10 +83,30 @@ func loads(img *metadata.Image) map[model.BrokerID]load {
 	return out
 }
 
-func (a *API) brokerView(b *metadata.Broker, l load, disks map[model.BrokerID]int64) BrokerView {
+// brokerViews makes views of brokers of one image.
+type brokerViews struct {
+	seen          health.Seen
+	voters        []model.BrokerID
+	controller    model.BrokerID
+	hasController bool
+	loads         map[model.BrokerID]load
+	actions       []string
+	disks         map[model.BrokerID]Disk
+}
+
+func (a *API) brokerViews(c *route.Call, img *metadata.Image) *brokerViews {
+	v := &brokerViews{seen: a.cluster.Seen(), voters: a.cluster.VotingBrokers(), actions: a.clusterActions(c)}
+	v.controller, v.hasController = a.cluster.Controller()
+	v.loads = loads(img, v.seen)
+	return v
+}
+
+func (x *brokerViews) of(b *metadata.Broker) BrokerView {
+	l := x.loads[b.ID]
 	v := BrokerView{
-		ID: int32(b.ID), Host: b.Host, State: "online", Leaders: l.leaders, Replicas: l.replicas, Version: b.BinaryVer,
-		StartedAt: route.TimeOfMillis(b.RegisteredAt), Actions: []string{}, ETag: string(b.ETag()),
+		ID: int32(b.ID), Host: b.Host, State: "online", Role: "observer", Leaders: l.leaders, Replicas: l.replicas, OutOfSync: l.outOfSync,
+		Version: b.BinaryVer, StartedAt: route.TimeOfMillis(b.RegisteredAt), Actions: x.actions, ETag: string(b.ETag()),
+		Draining: b.State == metadata.BrokerDraining,
 	}
 	if b.HTTPAddr != "" {
 		v.HTTPAddress = &b.HTTPAddr
@@ -76,26 +115,60 @@ func (a *API) brokerView(b *metadata.Broker, l load, disks map[model.BrokerID]in
 		v.Rack = &b.Rack
 	}
 	switch {
+	case !x.seen[b.ID]:
+		v.State = "offline"
 	case b.Fenced:
 		v.State = "fenced"
 	case b.State == metadata.BrokerDraining:
 		v.State = "draining"
 	}
-	if free, known := disks[b.ID]; known {
-		v.DiskFreeBytes = &free
+	switch {
+	case x.hasController && x.controller == b.ID:
+		v.Role = "controller"
+	case slices.Contains(x.voters, b.ID):
+		v.Role = "voter"
+	}
+	if d, known := x.disks[b.ID]; known {
+		v.DiskFreeBytes = &d.Free
+		if d.Total > 0 {
+			v.DiskBytes = &d.Total
+		}
 	}
 	return v
 }
 
-// disks are the free room of nodes' disks; those that are fenced or do not answer are left out.
-func (a *API) disks(ctx context.Context, nodes []*metadata.Broker) map[model.BrokerID]int64 {
+// clusterActions are what a caller may do to the cluster, and so to its nodes.
+func (a *API) clusterActions(c *route.Call) []string {
+	out := []string{}
+	for _, op := range []metadata.Operation{metadata.OpAlter, metadata.OpAlterConfigs, metadata.OpDescribeConfigs} {
+		if a.broker.Allowed(c.Caller(), op, metadata.ResourceCluster, metadata.ClusterResource) {
+			out = append(out, string(op))
+		}
+	}
+	return out
+}
+
+// quorum is what the views' node sees of the quorum.
+func (x *brokerViews) quorum() QuorumView {
+	v := QuorumView{Available: x.hasController, Voters: []int32{}, Online: []int32{}, Majority: len(x.voters)/2 + 1}
+	for _, id := range slices.Sorted(slices.Values(x.voters)) {
+		v.Voters = append(v.Voters, int32(id))
+		if x.seen[id] {
+			v.Online = append(v.Online, int32(id))
+		}
+	}
+	return v
+}
+
+// askDisks asks for the room of nodes' disks; those that cannot be reached are left out.
+func (a *API) askDisks(ctx context.Context, x *brokerViews, nodes []*metadata.Broker) {
 	var ids []model.BrokerID
 	for _, b := range nodes {
-		if !b.Fenced || b.ID == a.cluster.NodeID() {
+		if x.seen[b.ID] {
 			ids = append(ids, b.ID)
 		}
 	}
-	return a.process.DisksFree(ctx, ids)
+	x.disks = a.process.Disks(ctx, ids)
 }
 
 // getCluster gives the cluster at a glance.
@@ -112,39 +185,41 @@ func (a *API) getCluster(c *route.Call) error {
 	}
 	img := a.cluster.Image()
 	v := ClusterView{
-		ClusterID: img.Cluster().ID, Name: img.Cluster().Name, Version: a.version, Brokers: []BrokerView{}, Actions: []string{},
+		ClusterID: img.Cluster().ID, Name: img.Cluster().Name, Version: a.version, Brokers: []BrokerView{},
 		ETag: strconv.FormatUint(img.Index(), 10),
 	}
 	if id, ok := a.cluster.Controller(); ok {
 		v.Controller = new(int32(id))
 	}
-	byBroker := loads(img)
+	x := a.brokerViews(c, img)
+	v.Quorum, v.Actions = x.quorum(), x.actions
 	nodes := slices.Collect(img.Brokers())
-	disks := a.disks(c.Request.Context(), nodes)
+	a.askDisks(c.Request.Context(), x, nodes)
 	for _, b := range nodes {
-		v.Brokers = append(v.Brokers, a.brokerView(b, byBroker[b.ID], disks))
+		v.Brokers = append(v.Brokers, x.of(b))
 	}
 	for t := range img.Topics("") {
 		v.Topics++
-		a.countPartitions(&v, t)
+		a.countPartitions(&v, t, x.seen)
 	}
 	return c.Resource(http.StatusOK, metadata.ETag(v.ETag), v)
 }
 
-func (a *API) countPartitions(v *ClusterView, t *metadata.Topic) {
+func (a *API) countPartitions(v *ClusterView, t *metadata.Topic, seen health.Seen) {
 	s := a.broker.StateOf(t)
 	v.Partitions += len(s.Partitions)
 	for i := range s.Partitions {
 		p := &s.Partitions[i]
 		// What another node leads that node knows.
-		if p.Leader == metadata.NoLeader || p.Leader == a.cluster.NodeID() && p.Err != nil {
+		h := health.Of(&p.Partition, t.Config.MinInsyncReplicas, seen, p.Leader == a.cluster.NodeID() && p.Err != nil)
+		if h.State == health.Offline {
 			v.OfflinePartitions++
 		}
-		if len(p.ISR) < len(p.Origin()) { // what a move only adds is not missing
-			v.UnderReplicatedPartitions++
-		}
-		if int64(len(p.ISR)) < t.Config.MinInsyncReplicas {
+		if h.TooFew {
 			v.UnderMinISRPartitions++
+		}
+		if len(h.OutOfSync) > 0 {
+			v.UnderReplicatedPartitions++
 		}
 	}
 }
@@ -164,16 +239,14 @@ func (a *API) countPartitions(v *ClusterView, t *metadata.Topic) {
 //	@Router		/v1/brokers [get]
 func (a *API) listBrokers(c *route.Call) error {
 	img := a.cluster.Image()
-	byBroker := loads(img)
-	var disks map[model.BrokerID]int64
+	x := a.brokerViews(c, img)
 	l := route.Listing[*metadata.Broker, BrokerView]{
-		Ready: func(list []*metadata.Broker) { disks = a.disks(c.Request.Context(), list) },
-		Name:  func(b *metadata.Broker) string { return b.Host }, By: "host",
-		View: func(b *metadata.Broker) BrokerView { return a.brokerView(b, byBroker[b.ID], disks) },
+		Ready: func(list []*metadata.Broker) { a.askDisks(c.Request.Context(), x, list) },
+		Name:  func(b *metadata.Broker) string { return b.Host }, By: "host", View: x.of,
 		Sorts: map[string]func(*metadata.Broker) any{
 			"id":       func(b *metadata.Broker) any { return float64(b.ID) },
-			"leaders":  func(b *metadata.Broker) any { return float64(byBroker[b.ID].leaders) },
-			"replicas": func(b *metadata.Broker) any { return float64(byBroker[b.ID].replicas) },
+			"leaders":  func(b *metadata.Broker) any { return float64(x.loads[b.ID].leaders) },
+			"replicas": func(b *metadata.Broker) any { return float64(x.loads[b.ID].replicas) },
 		},
 		Unique: func(b *metadata.Broker) string { return strconv.Itoa(int(b.ID)) },
 	}
@@ -213,5 +286,7 @@ func (a *API) getBroker(c *route.Call) error {
 			return model.Errorf(model.UnknownBroker, "there is no node %d", id)
 		}
 	}
-	return c.Resource(http.StatusOK, b.ETag(), a.brokerView(b, loads(a.cluster.Image())[b.ID], a.disks(c.Request.Context(), []*metadata.Broker{b})))
+	x := a.brokerViews(c, a.cluster.Image())
+	a.askDisks(c.Request.Context(), x, []*metadata.Broker{b})
+	return c.Resource(http.StatusOK, b.ETag(), x.of(b))
 }

@@ -34,6 +34,7 @@ type Readiness struct {
 // Info is what a client may want to know of the node.
 type Info struct {
 	Version    string     `json:"version"`
+	NodeID     int32      `json:"node_id"` // of the node that answers
 	ServerTime route.Time `json:"server_time" swaggertype:"string" format:"date-time"`
 	Limits     Limits     `json:"limits"`
 	Features   []string   `json:"features"` // what this version has, by name
@@ -97,7 +98,7 @@ func (a *API) ready(c *route.Call) error {
 //	@Router		/v1/info [get]
 func (a *API) info(c *route.Call) error {
 	return c.JSON(http.StatusOK, Info{
-		Version: a.version, ServerTime: route.TimeOf(a.now()), Features: features,
+		Version: a.version, NodeID: int32(a.cluster.NodeID()), ServerTime: route.TimeOf(a.now()), Features: features,
 		Limits: Limits{
 			MaxRequestBytes: maxProduceBody, MaxRecordsPerRequest: recordjson.MaxRecords, MaxFetchRecords: maxFetchRecords,
 			MaxFetchBytes: maxFetchBytes, MaxWaitMs: maxWaitMs, MaxTopicsPerDeletion: broker.MaxDeletions, MaxPartitions: broker.MaxPartitions, MaxJSONDepth: strictjson.MaxDepth,

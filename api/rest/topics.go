@@ -2,12 +2,15 @@ package rest
 
 import (
 	"net/http"
+	"slices"
 	"strconv"
 
 	"tidewire/api/problem"
 	"tidewire/api/route"
 	"tidewire/broker"
 	"tidewire/broker/audit"
+	"tidewire/broker/health"
+	"tidewire/broker/replication"
 	"tidewire/cluster/metadata"
 	"tidewire/internal/model"
 )
@@ -62,6 +65,7 @@ type TopicView struct {
 // are null and error says why.
 type PartitionStateView struct {
 	Partition        int32            `json:"partition"`
+	Health           string           `json:"health" enums:"healthy,under-replicated,under-min-isr,offline"`
 	Leader           *int32           `json:"leader" extensions:"x-nullable"`
 	LeaderEpoch      int32            `json:"leader_epoch"`
 	Replicas         []int32          `json:"replicas"`
@@ -78,12 +82,15 @@ type PartitionStateView struct {
 	Error            *problem.Problem `json:"error" extensions:"x-nullable"`
 }
 
-// ReplicaState is what the leader knows of a replica.
+// ReplicaState is what the leader knows of a replica. Offsets are null where it has not heard
+// of it since it leads.
 type ReplicaState struct {
 	Broker         int32  `json:"broker"`
-	LogEndOffset   int64  `json:"log_end_offset"`
-	Lag            int64  `json:"lag"`                                       // in records, behind the leader's log end
-	LastCaughtUpMs *int64 `json:"last_caught_up_ms" extensions:"x-nullable"` // when it last was at the log end, ms since 1970
+	InSync         bool   `json:"in_sync"`
+	LogEndOffset   *int64 `json:"log_end_offset" extensions:"x-nullable"`
+	StableOffset   *int64 `json:"stable_offset" extensions:"x-nullable"`     // up to which it is synced to the disk; null for the leader
+	Lag            *int64 `json:"lag" extensions:"x-nullable"`               // in records, behind the leader's log end
+	LastCaughtUpMs *int64 `json:"last_caught_up_ms" extensions:"x-nullable"` // when it last was at the log end, ms since 1970; null for the leader
 }
 
 // TopicDeletion is what deleting a topic takes along.
@@ -127,21 +134,23 @@ func (a *API) topicActions(c *route.Call, name string) []string {
 	return out
 }
 
-// health sums up a topic's partitions: the worst one counts.
-func health(s *broker.TopicState) string {
-	worst := "healthy"
+// topicHealth sums up a topic's partitions: the worst one counts.
+func (a *API) topicHealth(s *broker.TopicState) string {
+	worst := health.Healthy
+	for _, h := range a.partitionHealths(s) {
+		worst = max(worst, h)
+	}
+	return worst.String()
+}
+
+func (a *API) partitionHealths(s *broker.TopicState) []health.State {
+	seen := health.Seen(a.cluster.Seen())
+	out := make([]health.State, len(s.Partitions))
 	for i := range s.Partitions {
 		p := &s.Partitions[i]
-		switch {
-		case p.Leader == metadata.NoLeader || p.Err != nil:
-			return "offline"
-		case int64(len(p.ISR)) < s.Topic.Config.MinInsyncReplicas:
-			worst = "under-min-isr"
-		case len(p.ISR) < len(p.Origin()) && worst == "healthy":
-			worst = "under-replicated"
-		}
+		out[i] = health.Of(&p.Partition, s.Topic.Config.MinInsyncReplicas, seen, p.Err != nil).State
 	}
-	return worst
+	return out
 }
 
 // topicStates are the states of topics of one list, asked for together.
@@ -168,7 +177,7 @@ func (a *API) topicItem(c *route.Call, s *broker.TopicState) TopicItem {
 	t := s.Topic
 	it := TopicItem{
 		Name: t.Name, ID: t.ID.String(), Internal: t.Internal, Partitions: len(t.Partitions),
-		ReplicationFactor: t.ReplicationFactor(), Health: health(s), SizeBytes: s.SizeBytes, Records: s.RecordsNow,
+		ReplicationFactor: t.ReplicationFactor(), Health: a.topicHealth(s), SizeBytes: s.SizeBytes, Records: s.RecordsNow,
 		BytesInPerS: s.BytesInPerS, BytesOutPerS: s.OutPerS, RetentionMs: t.Config.RetentionMs,
 		CleanupPolicy: cleanupPolicy(t.Config.CleanupPolicy), Actions: a.topicActions(c, t.Name), ETag: string(t.ETag()),
 	}
@@ -195,16 +204,17 @@ func (a *API) topicView(c *route.Call, s *broker.TopicState) TopicView {
 	t := s.Topic
 	v := TopicView{
 		Name: t.Name, ID: t.ID.String(), Internal: t.Internal, ReplicationFactor: t.ReplicationFactor(),
-		Health: health(s), CreatedAt: route.TimeOfMillis(t.CreatedAt), Partitions: make([]PartitionStateView, len(s.Partitions)),
+		Health: a.topicHealth(s), CreatedAt: route.TimeOfMillis(t.CreatedAt), Partitions: make([]PartitionStateView, len(s.Partitions)),
 		Actions: a.topicActions(c, t.Name), ETag: string(t.ETag()),
 	}
-	for i := range s.Partitions {
-		v.Partitions[i] = partitionStateView(c, &s.Partitions[i])
+	for i, h := range a.partitionHealths(s) {
+		v.Partitions[i] = a.partitionStateView(c, &s.Partitions[i])
+		v.Partitions[i].Health = h.String()
 	}
 	return v
 }
 
-func partitionStateView(c *route.Call, p *broker.PartitionState) PartitionStateView {
+func (a *API) partitionStateView(c *route.Call, p *broker.PartitionState) PartitionStateView {
 	v := PartitionStateView{
 		Partition: int32(p.ID), LeaderEpoch: int32(p.LeaderEpoch), Replicas: brokerIDs(p.Replicas),
 		ISR: brokerIDs(p.ISR), Adding: brokerIDs(p.Adding()), Removing: brokerIDs(p.Removing()), ReplicaStates: []ReplicaState{},
@@ -219,13 +229,31 @@ func partitionStateView(c *route.Call, p *broker.PartitionState) PartitionStateV
 	v.LogStartOffset, v.HighWatermark = new(int64(p.LogStart)), new(int64(p.HighWatermark))
 	v.LastStableOffset, v.LogEndOffset = new(int64(p.LastStable)), new(int64(p.LogEnd))
 	v.SizeBytes, v.Segments = new(p.SizeBytes), new(p.Segments)
-	v.ReplicaStates = append(v.ReplicaStates, ReplicaState{Broker: int32(p.Leader), LogEndOffset: int64(p.LogEnd)})
-	for _, f := range p.Followers {
-		if f.LogEnd >= 0 {
-			v.ReplicaStates = append(v.ReplicaStates, ReplicaState{Broker: int32(f.ID), LogEndOffset: int64(f.LogEnd), Lag: max(int64(p.LogEnd-f.LogEnd), 0)})
-		}
-	}
+	v.ReplicaStates = replicaStates(p, a.now().UnixMilli())
 	return v
+}
+
+// replicaStates are those of the leader and of its followers, in the order of the replicas.
+func replicaStates(p *broker.PartitionState, nowMs int64) []ReplicaState {
+	out := []ReplicaState{}
+	for _, id := range p.Replicas {
+		r := ReplicaState{Broker: int32(id), InSync: slices.Contains(p.ISR, id)}
+		i := slices.IndexFunc(p.Followers, func(f replication.FollowerState) bool { return f.ID == id })
+		switch {
+		case id == p.Leader:
+			r.LogEndOffset, r.Lag = new(int64(p.LogEnd)), new(int64(0))
+		case i >= 0:
+			f := p.Followers[i]
+			r.LastCaughtUpMs = new(nowMs - f.BehindMs)
+			if f.LogEnd >= 0 {
+				// It may have fetched since the end was looked at.
+				r.LogEndOffset, r.StableOffset = new(int64(f.LogEnd)), new(int64(max(f.StableEnd, 0)))
+				r.Lag = new(max(int64(p.LogEnd-f.LogEnd), 0))
+			}
+		}
+		out = append(out, r)
+	}
+	return out
 }
 
 func brokerIDs(ids []model.BrokerID) []int32 {

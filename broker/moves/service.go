@@ -48,6 +48,11 @@ func New(c Config) (s *Service, stop func()) {
 	return s, c.Cluster.Subscribe(s.noteEnded)
 }
 
+// MayAlter tells whether a caller may move anything.
+func (s *Service) MayAlter(c broker.Caller) bool {
+	return s.Broker.Allowed(c, metadata.OpAlter, metadata.ResourceCluster, metadata.ClusterResource)
+}
+
 // MostMoves bounds one request.
 const MostMoves = 10_000
 

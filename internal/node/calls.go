@@ -5,14 +5,21 @@ import (
 	"sync"
 	"time"
 
+	"tidewire/api/rest"
 	"tidewire/broker/forward"
 	"tidewire/internal/model"
 )
 
 // nodeState is what a node tells others of itself.
 type nodeState struct {
-	DiskFree int64 `json:"disk_free"`
-	Known    bool  `json:"known"`
+	DiskFree  int64 `json:"disk_free"`
+	DiskTotal int64 `json:"disk_total"`
+	Known     bool  `json:"known"`
+}
+
+func (n *Node) state() nodeState {
+	s := n.disk.Space()
+	return nodeState{s.Free, s.Total, s.Total > 0}
 }
 
 // answerCalls has calls of other nodes for what this one leads and looks after answered.
@@ -20,10 +27,7 @@ func (n *Node) answerCalls() {
 	m := forward.NewMux()
 	n.broker.ServeCalls(m)
 	n.groups.ServeCalls(m)
-	forward.Handle(m, forward.MethodNode, func(context.Context, struct{}) (nodeState, error) {
-		free, known := n.DiskFree()
-		return nodeState{free, known}, nil
-	})
+	forward.Handle(m, forward.MethodNode, func(context.Context, struct{}) (nodeState, error) { return n.state(), nil })
 	n.cluster.AnswerCalls(m.Serve)
 	n.onStop("calls of other nodes", func(context.Context) error { n.cluster.AnswerCalls(nil); return nil })
 }
@@ -31,15 +35,15 @@ func (n *Node) answerCalls() {
 // disksTime is how long nodes have to tell of their disks.
 const disksTime = time.Second
 
-// DisksFree asks nodes, all at a time, for the room on their disks; it is part of rest.Process.
-func (n *Node) DisksFree(ctx context.Context, nodes []model.BrokerID) map[model.BrokerID]int64 {
+// Disks asks nodes, all at a time, for the room on their disks; it is part of rest.Process.
+func (n *Node) Disks(ctx context.Context, nodes []model.BrokerID) map[model.BrokerID]rest.Disk {
 	ctx, cancel := context.WithTimeout(ctx, disksTime)
 	defer cancel()
 	states := make([]nodeState, len(nodes))
 	var wg sync.WaitGroup
 	for i, id := range nodes {
 		if id == n.cfg.NodeID {
-			states[i].DiskFree, states[i].Known = n.DiskFree()
+			states[i] = n.state()
 			continue
 		}
 		wg.Add(1)
@@ -52,10 +56,10 @@ func (n *Node) DisksFree(ctx context.Context, nodes []model.BrokerID) map[model.
 		}
 	}
 	wg.Wait()
-	out := map[model.BrokerID]int64{}
+	out := map[model.BrokerID]rest.Disk{}
 	for i, s := range states {
 		if s.Known {
-			out[nodes[i]] = s.DiskFree
+			out[nodes[i]] = rest.Disk{Free: s.DiskFree, Total: s.DiskTotal}
 		}
 	}
 	return out

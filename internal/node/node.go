@@ -27,6 +27,7 @@ import (
 	"tidewire/api/groups"
 	moving "tidewire/api/moves"
 	"tidewire/api/ops"
+	"tidewire/api/partitions"
 	"tidewire/api/rest"
 	"tidewire/api/route"
 	"tidewire/auth"
@@ -363,6 +364,7 @@ func (n *Node) startServer(context.Context) error {
 	past := n.openHistory(metrics)
 	operate := ops.New(ops.Config{Broker: n.broker, Cluster: n.cluster, Now: n.now, History: past.history, Moves: n.moves})
 	consumers := groups.New(groups.Config{Groups: n.groups, Broker: n.broker, Authz: n.auth.Authorizer, Logger: n.logger, Inflight: budget})
+	placed := partitions.New(partitions.Config{Broker: n.broker, Cluster: n.cluster})
 	friends := web.AllowedOrigins(n.cfg.HTTP.CORSOrigins)
 	n.streams = ws.New(ws.Config{
 		Broker: n.broker, Groups: n.groups, Tokens: n.auth.Tokens, Logger: n.logger, Now: n.now, Group: n.group, Inflight: budget,
@@ -370,7 +372,7 @@ func (n *Node) startServer(context.Context) error {
 		AllowedOrigins: func(r *http.Request) bool { return gate.OwnOrigin(r) || friends(r) },
 	})
 	n.server, err = web.New(web.Config{
-		Gate: gate, Doors: []web.Door{api, doors, operate, consumers, moving.New(n.moves)}, Streams: web.NewStreams(n.streams), Metrics: metrics, Logger: n.logger, Prefix: n.cfg.HTTP.PathPrefix,
+		Gate: gate, Doors: []web.Door{api, doors, operate, consumers, placed, moving.New(n.moves)}, Streams: web.NewStreams(n.streams), Metrics: metrics, Logger: n.logger, Prefix: n.cfg.HTTP.PathPrefix,
 		CORSOrigins: n.cfg.HTTP.CORSOrigins, TrustedProxies: n.cfg.HTTP.TrustedProxies, TLS: tlsConfig, Now: n.now,
 		MaxConnections: most, Linger: n.linger(),
 	})
@@ -457,12 +459,6 @@ func (n *Node) Ready() []string {
 		return []string{"the coordinators of consumer groups are reading their state"}
 	}
 	return nil
-}
-
-// DiskFree is the room on the data folder's disk.
-func (n *Node) DiskFree() (int64, bool) {
-	s := n.disk.Space()
-	return s.Free, s.Total > 0
 }
 
 // Handler is the node's whole HTTP surface, for tests.

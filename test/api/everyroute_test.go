@@ -141,7 +141,7 @@ func TestARouteWithoutABodyTakesNone(t *testing.T) {
 			wants(t, send("", headers{"Content-Type": ""}, chunked), w.success, "")
 		}
 	})
-	require.Equal(t, 4, tried)
+	require.Equal(t, 6, tried)
 }
 
 func TestEveryRouteRefusesATypeOfAnswerThatItDoesNotHave(t *testing.T) {
@@ -255,7 +255,7 @@ func lists(t testing.TB) map[string]object {
 var sortedBy = map[string]string{
 	"/v1/users": "username", "/v1/quotas": "username", "/v1/acls": "principal", "/v1/topics/{topic}/access": "principal",
 	"/v1/brokers": "host", "/v1/operations": "id", "/v1/audit": "time", "/v1/users/{username}/tokens": "name",
-	"/v1/groups": "group", "/v1/topics/{topic}/groups": "group",
+	"/v1/reassignments": "topic", "/v1/partitions": "topic", "/v1/groups": "group", "/v1/topics/{topic}/groups": "group",
 }
 
 func TestEveryListHasTheParametersOfLists(t *testing.T) {
@@ -335,6 +335,7 @@ func TestResourcesAndListItemsCarryActionsAndAnETag(t *testing.T) {
 // reason.
 var otherStatus = map[string]string{
 	"deleteACLs": "it answers with the rules it has deleted", "cancelOperation": "in its row the operation has ended",
+	"cancelReassignment": "one node alone moves nothing", "removeBroker": "in its row the node is online",
 }
 
 func TestCreationsUpdatesAndDeletionsHaveTheirStatus(t *testing.T) {

@@ -287,6 +287,11 @@ func TestPartitionsMayEndDifferently(t *testing.T) {
 	item := decoded(t, a.get("/v1/topics"), 200)["items"].([]any)[0].(object)
 	require.Equal(t, problem["code"], item["error"].(object)["code"])
 	require.Equal(t, int64(1), number(t, decoded(t, a.get("/v1/cluster"), 200)["offline_partitions"]))
+	damaged := decoded(t, a.get("/v1/partitions?health=offline"), 200)["items"].([]any)
+	require.Len(t, damaged, 1)
+	require.Equal(t, "mixed", damaged[0].(object)["topic"])
+	require.Equal(t, int64(1), number(t, damaged[0].(object)["partition"]))
+	require.Equal(t, problem["code"], damaged[0].(object)["error"].(object)["code"])
 	wants(t, a.get(path+"/partitions/0/records?offset=0"), 200, "")
 	require.GreaterOrEqual(t, a.get(path+"/partitions/1/records?offset=0").Status, 500)
 	wants(t, a.get("/readyz"), 200, "") // a damaged partition does not unready the node

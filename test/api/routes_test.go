@@ -13,6 +13,7 @@ import (
 	"tidewire/api/groups"
 	"tidewire/api/moves"
 	"tidewire/api/ops"
+	"tidewire/api/partitions"
 	"tidewire/api/rest"
 	"tidewire/api/route"
 	"tidewire/auth"
@@ -21,7 +22,7 @@ import (
 
 // routes is the real table of a node, streams included.
 func routes() []*route.Route {
-	return slices.Concat(rest.New(rest.Config{Auth: &auth.Auth{}}).Routes(), admin.New(admin.Config{}).Routes(), ops.New(ops.Config{}).Routes(), groups.New(groups.Config{}).Routes(), moves.New(nil).Routes(), web.NewStreams(nil).Routes())
+	return slices.Concat(rest.New(rest.Config{Auth: &auth.Auth{}}).Routes(), admin.New(admin.Config{}).Routes(), ops.New(ops.Config{}).Routes(), groups.New(groups.Config{}).Routes(), partitions.New(partitions.Config{}).Routes(), moves.New(nil).Routes(), web.NewStreams(nil).Routes())
 }
 
 // access is who may use a route.
@@ -241,10 +242,29 @@ var rows = map[string]row{
 		prepare: func(a *api, name string) { a.t.Helper(); a.records(a.topic(name, 1, nil), object{"value": "v"}) },
 		missing: "/v1/topics/not-there/partitions/0/records/0", code: "unknown-topic"},
 
-	"getCluster":  {access: byRule, operation: "describe", cluster: true, path: fixed("/v1/cluster"), success: 200},
-	"listBrokers": {access: byRule, operation: "describe", cluster: true, path: fixed("/v1/brokers"), success: 200},
+	"getCluster":     {access: byRule, operation: "describe", cluster: true, path: fixed("/v1/cluster"), success: 200},
+	"listPartitions": {access: anyUser, path: fixed("/v1/partitions"), success: 200},
+	"listBrokers":    {access: byRule, operation: "describe", cluster: true, path: fixed("/v1/brokers"), success: 200},
 	"getBroker": {access: byRule, operation: "describe", cluster: true, path: fixed("/v1/brokers/1"), success: 200,
 		missing: "/v1/brokers/77", code: "unknown-broker"},
+	// What one node alone cannot do is refused: it is told why.
+	"listReassignments": {access: byRule, operation: "describe", cluster: true, path: fixed("/v1/reassignments"), success: 200},
+	"createReassignments": {access: byRule, operation: "alter", cluster: true, path: fixed("/v1/reassignments"), prepare: makeTopic, success: 200,
+		body: func(_ *api, name string) any {
+			return object{"moves": []object{{"topic": name, "partition": 0, "replicas": []int{1}}}}
+		}},
+	"rebalance": {access: byRule, operation: "alter", cluster: true, path: fixed("/v1/reassignments/rebalance"), success: 200, body: constant(object{})},
+	"cancelReassignment": {access: byRule, operation: "alter", cluster: true, path: func(name string) string { return "/v1/reassignments/" + name + "/0" }, prepare: makeTopic, success: 404,
+		missing: "/v1/reassignments/no-such-topic/0", code: "unknown-topic"},
+	"removeBroker": {access: byRule, operation: "alter", cluster: true, path: fixed("/v1/brokers/1"), success: 409,
+		missing: "/v1/brokers/77", code: "unknown-broker"},
+	"drainBroker": {access: byRule, operation: "alter", cluster: true, path: fixed("/v1/brokers/1/drain"), success: 409,
+		missing: "/v1/brokers/77/drain", code: "unknown-broker"},
+	"undrainBroker": {access: byRule, operation: "alter", cluster: true, path: fixed("/v1/brokers/1/undrain"), success: 200,
+		missing: "/v1/brokers/77/undrain", code: "unknown-broker"},
+	"canStopBroker": {access: byRule, operation: "describe", cluster: true, path: fixed("/v1/brokers/1/can-stop"), success: 200,
+		missing: "/v1/brokers/77/can-stop", code: "unknown-broker"},
+	"createElection": {access: byRule, operation: "alter", cluster: true, path: fixed("/v1/elections"), success: 200, body: constant(object{"type": "preferred"})},
 	"deleteTopics": {access: anyUser, path: fixed("/v1/topics/delete"), prepare: makeTopic, success: 200,
 		body: func(_ *api, name string) any { return object{"names": []string{name}} }},
 	"listOperations": {access: anyUser, path: fixed("/v1/operations"), success: 200},

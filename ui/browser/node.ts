@@ -58,7 +58,7 @@ export class TestNode {
 
   async stop(signal: NodeJS.Signals = "SIGTERM"): Promise<void> {
     const p = this.process;
-    if (!p || p.exitCode !== null) return;
+    if (!p || p.exitCode !== null || p.signalCode !== null) return;
     const ended = new Promise((r) => p.once("exit", r));
     p.kill(signal);
     await ended;

@@ -1,11 +1,8 @@
-import { readFileSync } from "node:fs";
-import { createRequire } from "node:module";
 import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { axe, findings } from "./audit";
 import { complaints, launch, logIn, newContext, TestNode } from "./node";
 import { fillNode, pages, picture, settle } from "./world";
-
-const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 
 const node = new TestNode(["--dev"]);
 let browser: Browser;
@@ -19,24 +16,6 @@ afterAll(async () => {
   await browser?.close();
   await node.remove();
 });
-
-/** What axe finds serious or critical, in one line each. */
-async function findings(page: Page): Promise<string[]> {
-  const violations = await page.evaluate(async () => {
-    // biome-ignore lint/suspicious/noExplicitAny: axe puts itself there
-    const { violations } = await (window as any).axe.run(document, { resultTypes: ["violations"] });
-    return violations as { id: string; impact: string; nodes: { html: string; failureSummary: string }[] }[];
-  });
-  return violations
-    .filter((v) => v.impact === "serious" || v.impact === "critical")
-    .map(
-      (v) =>
-        `${v.id} (${v.impact}): ${v.nodes
-          .slice(0, 3)
-          .map((n) => `${n.html.slice(0, 200)} ${n.failureSummary.slice(0, 240)}`)
-          .join(" | ")}`,
-    );
-}
 
 /** What can be used on a page and is in sight, each with a mark of its own. */
 const usable = `(() => {

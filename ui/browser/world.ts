@@ -70,6 +70,8 @@ export const pages = [
   "groups/none-of-this-name",
   "nodes",
   "nodes/1",
+  "replication",
+  "reassignments",
   "api",
   "api?open=resetGroupOffsets",
   "quotas",

@@ -653,6 +653,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/partitions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** List partitions by their health */
+        get: operations["listPartitions"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/producers": {
         parameters: {
             query?: never;
@@ -1301,8 +1318,18 @@ export interface components {
         };
         Broker: {
             actions: string[];
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description of the whole disk
+             */
+            disk_bytes: number | null;
+            /**
+             * Format: int64
+             * @description null where the node does not answer
+             */
             disk_free_bytes: number | null;
+            /** @description whatever its state is */
+            draining: boolean;
             etag: string;
             host: string;
             http_address: string | null;
@@ -1310,12 +1337,25 @@ export interface components {
             id: number;
             /** Format: int64 */
             leaders: number;
+            /**
+             * Format: int64
+             * @description of the replicas, those that are not in sync
+             */
+            out_of_sync: number;
             rack: string | null;
             /** Format: int64 */
             replicas: number;
+            /**
+             * @description in the metadata quorum
+             * @enum {string}
+             */
+            role: "controller" | "voter" | "observer";
             /** Format: date-time */
             started_at: string | null;
-            /** @enum {string} */
+            /**
+             * @description offline: the node that answers cannot reach it
+             * @enum {string}
+             */
             state: "online" | "fenced" | "draining" | "offline";
             version: string;
         };
@@ -1395,6 +1435,7 @@ export interface components {
             offline_partitions: number;
             /** Format: int64 */
             partitions: number;
+            quorum: components["schemas"]["Quorum"];
             /** Format: int64 */
             topics: number;
             /** Format: int64 */
@@ -1782,6 +1823,11 @@ export interface components {
             /** @description what this version has, by name */
             features: string[];
             limits: components["schemas"]["Limits"];
+            /**
+             * Format: int64
+             * @description of the node that answers
+             */
+            node_id: number;
             /** Format: date-time */
             server_time: string;
             version: string;
@@ -2053,10 +2099,52 @@ export interface components {
             partition: number;
             topic: string;
         };
+        PartitionItem: {
+            /** @description on its topic */
+            actions: string[];
+            /** @description replicas that a reassignment adds, which count as out of sync nowhere */
+            adding: number[];
+            /** @description not in sync, and known to hold everything that was acknowledged */
+            eligible_leader_replicas: number[];
+            /** @description Why the node that answers, and leads it, cannot serve it. */
+            error: components["schemas"]["Problem"] | null;
+            /** @description changes with its leader, replicas and in-sync replicas */
+            etag: string;
+            /** @enum {string} */
+            health: "healthy" | "under-replicated" | "under-min-isr" | "offline";
+            internal: boolean;
+            isr: number[];
+            /** Format: int64 */
+            leader: number | null;
+            /** Format: int64 */
+            leader_epoch: number;
+            /** Format: int64 */
+            min_insync_replicas: number;
+            /** @description replicas that are not in sync, or cannot be reached */
+            out_of_sync: number[];
+            /** Format: int64 */
+            partition: number;
+            /** @description replicas that it takes away in the end */
+            removing: number[];
+            /** @description the first is the preferred leader */
+            replicas: number[];
+            topic: string;
+        };
+        PartitionItemPage: {
+            items: components["schemas"]["PartitionItem"][];
+            next_page_token: string | null;
+            /**
+             * Format: int64
+             * @description of all pages, after prefix and q
+             */
+            total: number;
+        };
         PartitionState: {
             /** @description replicas that a reassignment adds */
             adding: number[];
             error: components["schemas"]["Problem"] | null;
+            /** @enum {string} */
+            health: "healthy" | "under-replicated" | "under-min-isr" | "offline";
             /** Format: int64 */
             high_watermark: number | null;
             isr: number[];
@@ -2345,6 +2433,18 @@ export interface components {
             /** @enum {string} */
             unit: "partitions" | "topics" | "bytes";
         };
+        Quorum: {
+            /** @description somebody leads it */
+            available: boolean;
+            /**
+             * Format: int64
+             * @description how many voters it takes
+             */
+            majority: number;
+            /** @description the voters that can be reached */
+            online: number[];
+            voters: number[];
+        };
         Quota: {
             actions: string[];
             effective: components["schemas"]["EffectiveQuota"];
@@ -2381,8 +2481,11 @@ export interface components {
             reasons: string[];
         };
         Reassignment: {
+            actions: string[];
             /** @description that it did not have before */
             adding: number[];
+            /** @description changes with the partition's replicas, leader and in-sync replicas */
+            etag: string;
             /** @description those before, which a cancellation brings back */
             from: number[];
             /** @description in sync */
@@ -2498,18 +2601,24 @@ export interface components {
         ReplicaState: {
             /** Format: int64 */
             broker: number;
+            in_sync: boolean;
             /**
              * Format: int64
              * @description in records, behind the leader's log end
              */
-            lag: number;
+            lag: number | null;
             /**
              * Format: int64
-             * @description when it last was at the log end, ms since 1970
+             * @description when it last was at the log end, ms since 1970; null for the leader
              */
             last_caught_up_ms: number | null;
             /** Format: int64 */
-            log_end_offset: number;
+            log_end_offset: number | null;
+            /**
+             * Format: int64
+             * @description up to which it is synced to the disk; null for the leader
+             */
+            stable_offset: number | null;
         };
         ResetAnswer: {
             offsets: components["schemas"]["ResetMove"][];
@@ -5648,6 +5757,54 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            413: components["responses"]["Error413"];
+            415: components["responses"]["Error415"];
+            422: components["responses"]["Error422"];
+            429: components["responses"]["Error429"];
+            500: components["responses"]["Error500"];
+            501: components["responses"]["Error501"];
+            503: components["responses"]["Error503"];
+            504: components["responses"]["Error504"];
+        };
+    };
+    listPartitions: {
+        parameters: {
+            query?: {
+                /** @description items of a page */
+                limit?: number;
+                /** @description next_page_token of the page before */
+                page_token?: string;
+                /** @description start of the topic's name */
+                prefix?: string;
+                /** @description part of the topic's name, in any case */
+                q?: string;
+                /** @description a field, with - in front descending */
+                sort?: "topic" | "-topic" | "health" | "-health" | "leader" | "-leader";
+                /** @description fields of the items, with commas between */
+                fields?: string;
+                /** @description only those of these states, with commas between; unhealthy is all but healthy */
+                health?: string;
+                /** @description only those with a replica on this node */
+                broker?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PartitionItemPage"];
+                };
+            };
+            401: components["responses"]["Error401"];
+            403: components["responses"]["Error403"];
+            406: components["responses"]["Error406"];
             413: components["responses"]["Error413"];
             415: components["responses"]["Error415"];
             422: components["responses"]["Error422"];

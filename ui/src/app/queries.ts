@@ -36,6 +36,15 @@ export const clusterQuery = queryOptions({
   refetchInterval: 10_000,
 });
 
+/** Partitions of all topics by how they are. */
+export const partitionsQuery = (query: { health?: string; broker?: number; sort?: "-health"; limit: number }) =>
+  queryOptions({
+    queryKey: ["partitions", query],
+    queryFn: () => take(api.GET("/v1/partitions", { params: { query } })),
+    refetchInterval: 3000,
+    retry: false,
+  });
+
 export const topicQuery = (topic: string) =>
   queryOptions({
     queryKey: ["topic", topic],

@@ -87,6 +87,7 @@ const config = createRoute({
 const partitions = createRoute({
   getParentRoute: () => topic,
   path: "/partitions",
+  validateSearch: search.partitionsSearch,
   component: lazyRouteComponent(() => import("../pages/partitions"), "PartitionsPage"),
 });
 const topicGroups = createRoute({
@@ -126,6 +127,16 @@ const node = createRoute({
   getParentRoute: () => app,
   path: "/nodes/$node",
   component: lazyRouteComponent(() => import("../pages/node"), "NodePage"),
+});
+const replication = createRoute({
+  getParentRoute: () => app,
+  path: "/replication",
+  component: lazyRouteComponent(() => import("../pages/replication"), "ReplicationPage"),
+});
+const reassignments = createRoute({
+  getParentRoute: () => app,
+  path: "/reassignments",
+  component: lazyRouteComponent(() => import("../pages/reassignments"), "ReassignmentsPage"),
 });
 const reference = createRoute({
   getParentRoute: () => app,
@@ -191,6 +202,8 @@ const tree = root.addChildren([
     group,
     nodes,
     node,
+    replication,
+    reassignments,
     access,
     quotas,
     audit,

@@ -53,6 +53,7 @@ export const messagesSearch = (raw: Raw) => ({
 });
 export const produceSearch = (raw: Raw) => ({ from: /^\d+:\d+$/.test(String(raw.from)) ? String(raw.from) : undefined });
 export const configSearch = (raw: Raw) => ({ q: text(raw, "q"), modified: raw.modified === "true" ? "true" : undefined });
+export const partitionsSearch = (raw: Raw) => ({ unhealthy: raw.unhealthy === "true" ? "true" : undefined });
 export const accessSearch = (raw: Raw) => ({
   tab: word(raw, "tab", ["users", "rules", "checker"] as const),
   principal: text(raw, "principal"),

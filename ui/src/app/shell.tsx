@@ -18,11 +18,13 @@ import { useQuery } from "@tanstack/react-query";
 import { Outlet, useNavigate, useRouterState } from "@tanstack/react-router";
 import {
   Activity,
+  ArrowLeftRight,
   Braces,
   Clock,
   Gauge,
   Info,
   Languages,
+  Layers,
   LayoutDashboard,
   ListTodo,
   LogOut,
@@ -39,11 +41,12 @@ import {
 import { lazy, Suspense, useEffect, useRef, useState } from "react";
 import { logOut } from "../api/client";
 import { type Key, language, useT } from "../i18n";
+import { consoleOf, findings } from "../lib/cluster";
 import { duration } from "../lib/format";
 import { useStore } from "../lib/store";
 import { Link, useGo } from "../parts/link";
 import { timeMode } from "./prefs";
-import { infoQuery, queryClient } from "./queries";
+import { clusterQuery, infoQuery, queryClient } from "./queries";
 import { connection, session } from "./session";
 
 const Palette = lazy(() => import("./palette"));
@@ -55,6 +58,8 @@ const pages: { to: string; label: Key; icon: typeof Info; feature?: string; admi
   { to: "/topics", label: "nav.topics", icon: Table2, key: "t" },
   { to: "/groups", label: "nav.groups", icon: UsersRound, key: "c" },
   { to: "/nodes", label: "nav.nodes", icon: Server, key: "n" },
+  { to: "/replication", label: "nav.replication", icon: Layers, key: "r" },
+  { to: "/reassignments", label: "nav.reassignments", icon: ArrowLeftRight, key: "e" },
   { to: "/access", label: "nav.access", icon: ShieldCheck, feature: "acls", key: "a" },
   { to: "/quotas", label: "nav.quotas", icon: Gauge, feature: "quotas", key: "q" },
   { to: "/operations", label: "nav.operations", icon: ListTodo, feature: "operations", key: "p" },
@@ -196,12 +201,22 @@ function UserMenu() {
   );
 }
 
-/** What is wrong between this browser and the node, in one line over the page. */
+/** What is wrong between this browser and the node, or with the cluster as a whole, in one line each over the page. */
 function Condition() {
   const t = useT();
   const { reachable, skew } = useStore(connection);
+  const { me } = useStore(session);
+  const path = useRouterState({ select: (s) => s.location.pathname });
+  // Whom it concerns may see it; the others would only be refused.
+  const cluster = useQuery({ ...clusterQuery, retry: false, enabled: me?.admin ?? false });
   const lines: string[] = [];
   if (!reachable) lines.push(t("condition.unreachable"));
+  else if (cluster.data && !cluster.data.quorum.available && !/\/(overview|replication)$/.test(path))
+    for (const f of findings(cluster.data)) if (f.key === "health.quorum") lines.push(t(f.key, f.values));
+  const others = (cluster.data?.brokers ?? []).flatMap((b) => {
+    const url = consoleOf(b.http_address, window.location, window.location.pathname + window.location.search);
+    return url && new URL(url).host !== window.location.host && b.state === "online" ? [{ id: b.id, url }] : [];
+  });
   if (Math.abs(skew) > 60_000) lines.push(t("condition.skew", { skew: duration(Math.round(Math.abs(skew) / 60_000) * 60_000) }));
   return (
     <div role="status">
@@ -210,6 +225,16 @@ function Condition() {
           {line}
         </Alert>
       ))}
+      {!reachable && others.length > 0 && (
+        <Text size="sm" mb="sm">
+          {t("condition.others")}{" "}
+          {others.map(({ id, url }) => (
+            <a key={id} href={url} className="tw-plain" style={{ marginInlineEnd: 12 }}>
+              {t("node.console", { node: id })}
+            </a>
+          ))}
+        </Text>
+      )}
     </div>
   );
 }

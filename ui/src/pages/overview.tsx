@@ -1,38 +1,22 @@
-import { Alert, Anchor, Badge, Code, Group, Paper, SimpleGrid, Stack, Table, Text, Timeline, Title } from "@mantine/core";
+import { Alert, Anchor, Code, Group, Paper, SimpleGrid, Stack, Table, Text, Timeline, Title } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
-import { CircleCheck, CircleX, TriangleAlert } from "lucide-react";
 import { lazy, Suspense } from "react";
 import { api, type Schemas, take } from "../api/client";
 import { asProblem } from "../api/problem";
 import { historyQuery } from "../app/history";
-import { clusterQuery } from "../app/queries";
+import { clusterQuery, infoQuery } from "../app/queries";
 import { useT } from "../i18n";
-import { bytes, count } from "../lib/format";
+import { count } from "../lib/format";
 import { prefix } from "../lib/prefix";
 import { CopyAs, copyText, curl } from "../parts/copy";
+import { Findings } from "../parts/findings";
 import { GroupState } from "../parts/groupTable";
 import { Link } from "../parts/link";
-import { Scroll } from "../parts/scroll";
+import { NodeTable } from "../parts/nodes";
 import { Failure, Loaded, Loading, PageHead } from "../parts/states";
-import { Time } from "../parts/time";
 import { usePageTitle } from "../parts/title";
 
 const Chart = lazy(() => import("../parts/chart"));
-
-/** The state of the cluster in one sentence. */
-function useHealth() {
-  const t = useT();
-  return (c: Schemas["Cluster"]): { color: string; text: string; icon: typeof CircleX } => {
-    const away = c.brokers.filter((b) => b.state !== "online");
-    if (c.offline_partitions > 0) return { color: "red", text: t("health.offline", { n: c.offline_partitions }), icon: CircleX };
-    if (c.under_min_isr_partitions > 0) return { color: "red", text: t("health.minIsr", { n: c.under_min_isr_partitions }), icon: CircleX };
-    if (away.length > 0)
-      return { color: "yellow", text: t("health.nodes", { n: away.length, names: away.map((b) => b.id).join(", ") }), icon: TriangleAlert };
-    if (c.under_replicated_partitions > 0)
-      return { color: "yellow", text: t("health.under", { n: c.under_replicated_partitions }), icon: TriangleAlert };
-    return { color: "teal", text: t("health.healthy"), icon: CircleCheck };
-  };
-}
 
 function Steps({ topic }: { topic: string | undefined }) {
   const t = useT();
@@ -119,8 +103,11 @@ function Figure({ label, value, to }: { label: string; value: string; to?: strin
 
 const charted = ["bytes_in_per_s", "bytes_out_per_s", "records_in_per_s", "records_out_per_s"];
 
-function Traffic() {
+/** What the node that answers has measured; of several nodes, the charts name it. */
+function Traffic({ several }: { several: boolean }) {
   const t = useT();
+  const info = useQuery(infoQuery);
+  const named = (title: string) => (several && info.data ? t("overview.ofNode", { title, node: info.data.node_id }) : title);
   const history = useQuery(historyQuery(charted, "15m"));
   const line = (name: string, label: string) => ({ points: [], unit: "count", ...history.data?.[name], name: label });
   if (history.error && !history.data)
@@ -129,11 +116,11 @@ function Traffic() {
     <SimpleGrid cols={{ base: 1, md: 2 }}>
       <Suspense fallback={<Loading rows={3} />}>
         <Chart
-          title={t("overview.bytes")}
+          title={named(t("overview.bytes"))}
           series={[line("bytes_in_per_s", t("overview.in")), line("bytes_out_per_s", t("overview.out"))]}
         />
         <Chart
-          title={t("overview.records")}
+          title={named(t("overview.records"))}
           series={[line("records_in_per_s", t("overview.in")), line("records_out_per_s", t("overview.out"))]}
         />
       </Suspense>
@@ -148,42 +135,7 @@ function Nodes({ brokers }: { brokers: Schemas["Broker"][] }) {
       <Title order={2} size="h4" id="nodes" mb="xs">
         {t("overview.nodes")}
       </Title>
-      <Scroll label={t("overview.nodes")}>
-        <Table miw={640}>
-          <Table.Thead>
-            <Table.Tr>
-              <Table.Th>{t("node.id")}</Table.Th>
-              <Table.Th>{t("node.state")}</Table.Th>
-              <Table.Th>{t("node.address")}</Table.Th>
-              <Table.Th ta="right">{t("node.leaders")}</Table.Th>
-              <Table.Th ta="right">{t("node.disk")}</Table.Th>
-              <Table.Th>{t("node.started")}</Table.Th>
-            </Table.Tr>
-          </Table.Thead>
-          <Table.Tbody>
-            {brokers.map((b) => (
-              <Table.Tr key={b.id}>
-                <Table.Td>
-                  <Link to="/nodes/$node" params={{ node: String(b.id) }} className="tw-link">
-                    {b.id}
-                  </Link>
-                </Table.Td>
-                <Table.Td>
-                  <Badge variant="outline" color={b.state === "online" ? "teal" : "red"} c="inherit">
-                    {b.state}
-                  </Badge>
-                </Table.Td>
-                <Table.Td className="tw-mono">{b.http_address}</Table.Td>
-                <Table.Td ta="right">{count(b.leaders)}</Table.Td>
-                <Table.Td ta="right">{bytes(b.disk_free_bytes)}</Table.Td>
-                <Table.Td>
-                  <Time at={b.started_at} />
-                </Table.Td>
-              </Table.Tr>
-            ))}
-          </Table.Tbody>
-        </Table>
-      </Scroll>
+      <NodeTable label={t("overview.nodes")} items={brokers} />
     </section>
   );
 }
@@ -246,8 +198,7 @@ function Lagging() {
 export function OverviewPage() {
   const t = useT();
   usePageTitle(t("nav.overview"));
-  const health = useHealth();
-  const cluster = useQuery(clusterQuery);
+  const cluster = useQuery({ ...clusterQuery, refetchInterval: 3000 });
   const topics = useQuery({
     queryKey: ["topics", "first"],
     queryFn: () => take(api.GET("/v1/topics", { params: { query: { limit: 3 } } })),
@@ -258,11 +209,7 @@ export function OverviewPage() {
   return (
     <Stack>
       <PageHead title={t("nav.overview")} note={cluster.data && `${cluster.data.name} · ${cluster.data.cluster_id}`}>
-        <CopyAs
-          request={() => ({ method: "GET", path: "/v1/cluster" })}
-          cli={() => "tidewire cluster describe"}
-          json={() => cluster.data}
-        />
+        <CopyAs request={() => ({ method: "GET", path: "/v1/cluster" })} cli={() => "tidewire cluster status"} json={() => cluster.data} />
       </PageHead>
       {barred ? (
         <Alert color="gray" styles={{ message: { color: "inherit" } }}>
@@ -270,37 +217,29 @@ export function OverviewPage() {
         </Alert>
       ) : (
         <Loaded of={cluster}>
-          {(c) => {
-            const { color, text, icon: Icon } = health(c);
-            return (
-              <Stack>
-                <Alert
-                  color={color}
-                  variant="light"
-                  icon={<Icon size={22} aria-hidden />}
-                  role="status"
-                  styles={{ message: { color: "inherit" } }}
-                >
-                  <Text fw={600} c="var(--mantine-color-text)">
-                    {text}
-                  </Text>
-                </Alert>
-                <SimpleGrid cols={{ base: 2, md: 4 }}>
-                  <Figure
-                    label={t("overview.nodesUp")}
-                    value={`${c.brokers.filter((b) => b.state === "online").length} / ${c.brokers.length}`}
-                  />
-                  <Figure label={t("overview.controller")} value={c.controller === null ? "–" : String(c.controller)} />
-                  <Figure label={t("nav.topics")} value={count(topics.data?.total ?? null)} to="/topics" />
-                  <Figure label={t("topic.partitions")} value={count(c.partitions)} />
-                </SimpleGrid>
-              </Stack>
-            );
-          }}
+          {(c) => (
+            <Stack>
+              <Findings of={c} />
+              <SimpleGrid cols={{ base: 2, md: 4 }}>
+                <Figure
+                  label={t("overview.nodesUp")}
+                  value={`${c.brokers.filter((b) => b.state === "online").length} / ${c.brokers.length}`}
+                  to="/nodes"
+                />
+                <Figure
+                  label={t("overview.controller")}
+                  value={c.controller === null ? t("overview.noController") : t("overview.controllerOf", { node: c.controller })}
+                  to={c.controller === null ? undefined : `/nodes/${c.controller}`}
+                />
+                <Figure label={t("nav.topics")} value={count(topics.data?.total ?? null)} to="/topics" />
+                <Figure label={t("topic.partitions")} value={count(c.partitions)} to="/replication" />
+              </SimpleGrid>
+            </Stack>
+          )}
         </Loaded>
       )}
       {fresh && <Steps topic={topics.data?.items[0]?.name} />}
-      <Traffic />
+      <Traffic several={(cluster.data?.brokers.length ?? 0) > 1} />
       <Lagging />
       {cluster.data && <Nodes brokers={cluster.data.brokers} />}
       <Running />

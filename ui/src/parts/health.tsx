@@ -14,7 +14,7 @@ export function HealthBadge({ health }: { health: string | null | undefined }) {
   if (!health) return <span>–</span>;
   const name = names[health];
   return (
-    <Badge variant="dot" color={colors[health] ?? "gray"} tt="none">
+    <Badge variant="dot" color={colors[health] ?? "gray"} tt="none" miw="max-content">
       {name ? t(name) : health}
     </Badge>
   );

@@ -35,6 +35,7 @@ const titles: Record<string, Key> = {
   "unknown-group": "problem.unknownGroup",
   "group-not-empty": "problem.groupNotEmpty",
   "etag-mismatch": "problem.changed",
+  "quorum-unavailable": "problem.quorum",
 };
 
 /** Why something is not there, in the node's own words, with a way to try again. */
