@@ -87,7 +87,7 @@ test("a partition is moved by its plan, its progress is watched, and its move is
   await page.keyboard.press("Tab");
   await dialog().getByLabel("Throttle").fill("0.0625");
   await button("Show the plan").click();
-  await dialog().getByText("1 partition, 1 replicas to copy").waitFor();
+  await dialog().getByText("1 partition, 1 replica to copy").waitFor();
   const plan = dialog().getByRole("table", { name: "Plan" }).getByRole("row").nth(1);
   expect(await plan.getByRole("cell").allTextContents()).toEqual(["cargo:0", String(home), String(away)]);
   expect((await places("cargo"))[0]?.adding, "a plan moves nothing").toEqual([]);
@@ -122,6 +122,7 @@ test("a partition is moved by its plan, its progress is watched, and its move is
 });
 
 test("a leader is elected by hand, and what may lose records is asked for twice", async () => {
+  await throttle(0);
   const wanted = (await places("flights")).map((p) => p.replicas[0]);
   const moved = wanted.indexOf(3);
   await cluster.node(3).stop("SIGKILL");
