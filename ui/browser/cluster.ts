@@ -44,6 +44,15 @@ export class TestCluster {
     }, 30_000);
   }
 
+  /** One more node joins. */
+  async grow(): Promise<void> {
+    const i = this.nodes.length;
+    this.gossip.push(await freeAddress());
+    const node = this.make(i, 0);
+    this.nodes.push(node);
+    await node.start();
+  }
+
   private make(i: number, expect: number): TestNode {
     const join_ = this.gossip.slice(0, 2).flatMap((address) => ["--join", address]);
     const own = ["--node-id", String(i + 1), "--gossip-listen", this.gossip[i] as string, "--rack", `rack-${i + 1}`];

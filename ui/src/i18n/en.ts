@@ -248,7 +248,7 @@ export const en = {
   "moves.rebalanceText":
     "Evens out replicas and leaders over the nodes that are online and not being drained, with as few copies as that takes.",
   "moves.spread": "Take turns with who leads",
-  "moves.sum": "{n} {n|partition|partitions}, {copies} replicas to copy",
+  "moves.sum": "{n} {n|partition|partitions}, {copies} {copies|replica|replicas} to copy",
   "moves.text": "While a partition moves it keeps its replicas; they leave when the new ones are in sync.",
   "moves.throttle": "Throttle",
   "moves.throttleHint": "For all moves on each node. Empty: as it is; 0: none",

@@ -4,6 +4,7 @@ import { Copy } from "lucide-react";
 import { t, useT } from "../i18n";
 import { prefix } from "../lib/prefix";
 import { quote } from "../lib/shell";
+import { named } from "./toast";
 
 export { quote };
 
@@ -36,7 +37,7 @@ export async function copyText(text: string): Promise<void> {
     document.execCommand("copy");
     area.remove();
   }
-  notifications.show({ message: t("copy.done"), autoClose: 1500 });
+  notifications.show({ message: t("copy.done"), autoClose: 1500, ...named() });
 }
 
 /** "Copy as": the same thing for a shell, for the command line client, and as JSON. */

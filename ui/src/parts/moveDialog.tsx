@@ -82,6 +82,7 @@ export function MoveDialog({ topic: given, partitions: chosen, close }: { topic?
             description={t("moves.nodesHint")}
             value={nodes}
             onChange={setNodes}
+            searchable
             data={(cluster.data?.brokers ?? []).map((b) => ({
               value: String(b.id),
               label: `${t("node.id")} ${b.id}${b.rack ? ` · ${b.rack}` : ""}${b.state === "online" ? "" : ` · ${t(`node.state.${b.state}`)}`}`,
