@@ -8,7 +8,8 @@ import (
 )
 
 // Drain moves the replicas of draining brokers to others, most partitions at most; what cannot
-// go anywhere is stuck. also, where it is given, is a broker to be looked at as if it were
+// go anywhere is stuck. Internal topics, whose replicas follow the number of brokers (Grow), have
+// fewer where too few others are left. also, where it is given, is a broker to be looked at as if it were
 // draining.
 func Drain(img *metadata.Image, most int, also ...model.BrokerID) Plan {
 	l := newLayout(img)
@@ -31,7 +32,7 @@ func Drain(img *metadata.Image, most int, also ...model.BrokerID) Plan {
 		if most--; most < 0 {
 			break
 		}
-		if to, ok := l.vacated(p.target, leaving); ok {
+		if to, ok := l.vacated(p, leaving); ok {
 			l.set(p, to)
 		} else {
 			stuck = append(stuck, p.Ref)
@@ -43,17 +44,23 @@ func Drain(img *metadata.Image, most int, also ...model.BrokerID) Plan {
 	return out
 }
 
-// vacated is replicas with others in place of those that are leaving.
-func (l *layout) vacated(replicas, leaving []model.BrokerID) ([]model.BrokerID, bool) {
-	for i := range replicas {
+// vacated is the partition's replicas with others in place of those that are leaving.
+func (l *layout) vacated(p *placed, leaving []model.BrokerID) ([]model.BrokerID, bool) {
+	replicas := p.target
+	for i := 0; i < len(replicas); {
 		if !slices.Contains(leaving, replicas[i]) {
+			i++
 			continue
 		}
-		id, ok := l.best(without(replicas, i))
-		if !ok {
+		rest := without(replicas, i)
+		switch id, ok := l.best(rest); {
+		case ok:
+			replicas = with(replicas, i, id)
+		case p.Topic.Internal && len(rest) > 0:
+			replicas = rest
+		default:
 			return nil, false
 		}
-		replicas = with(replicas, i, id)
 	}
 	return replicas, true
 }

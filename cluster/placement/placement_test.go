@@ -290,6 +290,28 @@ func TestInternalTopicsGrowWithTheCluster(t *testing.T) {
 	require.Empty(t, Grow(w.img, 9).Moves)
 }
 
+// A node of three is drained though internal topics have a replica on each: they have two
+// meanwhile, and three again afterwards.
+func TestInternalTopicsShrinkForADrain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 3)
+	w.topic("__audit", ids(1, 2, 3), ids(3, 1, 2))
+	w.do(metadata.SetBrokerState{ID: 1, State: metadata.BrokerDraining})
+	plan := Drain(w.img, 9)
+	require.Empty(t, plan.Stuck)
+	w.carryOut(plan)
+	require.Equal(t, ids(2, 3), w.img.Topic("__audit").Partitions[0].Replicas)
+	require.Equal(t, ids(3, 2), w.img.Topic("__audit").Partitions[1].Replicas)
+	require.Empty(t, Grow(w.img, 9).Moves, "not while it drains")
+	w.do(metadata.SetBrokerState{ID: 1, State: metadata.BrokerActive})
+	w.carryOut(Grow(w.img, 9))
+	require.Equal(t, ids(2, 3, 1), w.img.Topic("__audit").Partitions[0].Replicas)
+	// The last replica stays where it is.
+	alone := newWorld(t, 1)
+	alone.topic("__audit", ids(1))
+	require.Len(t, Drain(alone.img, 9, 1).Stuck, 1)
+}
+
 func TestLeadsGoBackToWhoIsSteadyAndInSync(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 3)
