@@ -229,11 +229,8 @@ func (f *feed) lost(ctx context.Context, list []*Partition) {
 	f.elsewhere(list)
 }
 
-// pause waits, unless ctx ends.
-func pause(ctx context.Context, d time.Duration) { _ = pauses(ctx, d) }
-
-// pauses is pause, and tells whether ctx goes on.
-func pauses(ctx context.Context, d time.Duration) bool {
+// pause waits, unless ctx ends, and tells whether that goes on.
+func pause(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {

@@ -384,7 +384,7 @@ func (x *sending) next(ctx context.Context, k Key, from Place, why error) (Place
 		case !x.c.others(k):
 			return now, Unanswered(k, from, why)
 		}
-		if time.Now().Add(look).After(x.until) || !pauses(ctx, look) {
+		if time.Now().Add(look).After(x.until) || !pause(ctx, look) {
 			return now, Unanswered(k, from, why)
 		}
 		now, err = LeaderOf(x.c.meta.Image(), k)

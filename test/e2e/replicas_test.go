@@ -153,25 +153,10 @@ func TestAcknowledgedRecordsOutliveTheirLeaders(t *testing.T) {
 	t.Parallel()
 	nodes := threeNodes(t)
 	r := replicate(t, nodes, "flights", 2)
-	stop := make(chan struct{})
-	var writers sync.WaitGroup
-	for p := range replicatedPartitions {
-		writers.Go(func() {
-			for i := 0; ; i++ {
-				select {
-				case <-stop:
-					return
-				default:
-					r.write(t, p, fmt.Sprintf("%d-%d", p, i))
-				}
-			}
-		})
-	}
-	written := func() int { r.mu.Lock(); defer r.mu.Unlock(); return len(r.acked) }
+	stop := r.load(t)
 	for round := range len(nodes) {
 		eventually(t, startLimit, "all replicas are in sync", func() bool { return r.inSync(r.at[(round+1)%3], 3) })
-		before := written()
-		eventually(t, startLimit, "records are acknowledged", func() bool { return written() >= before+30 })
+		r.more(t)
 		gone := nodes[round]
 		gone.kill()
 		left := r.at[(round+1)%3]
@@ -179,16 +164,14 @@ func TestAcknowledgedRecordsOutliveTheirLeaders(t *testing.T) {
 			seen, err := partitionsSeen(left, r.topic)
 			return err == nil && !slices.ContainsFunc(seen, func(p replicaView) bool { return p.Leader == nil || *p.Leader == round+1 })
 		})
-		before = written()
-		eventually(t, startLimit, "writes go on", func() bool { return written() >= before+30 })
+		r.more(t)
 		gone.start(t)
 		r.mu.Lock()
 		r.at[round] = admin(t, gone) // the node has another port now
 		r.mu.Unlock()
 	}
 	eventually(t, startLimit, "all replicas are in sync", func() bool { return r.inSync(r.at[0], 3) })
-	close(stop)
-	writers.Wait()
+	stop()
 	checkReplicated(t, r, nodes)
 }
 
