@@ -14,7 +14,7 @@ func (b *Broker) startReplicas() {
 		return
 	}
 	b.replicas = replicas.New(replicas.Config{
-		Self: b.nodeID, Peers: b.peers, Find: b.openPartitionOf, Each: b.eachPartition, Propose: b.meta.Propose,
+		Self: b.nodeID, Peers: b.peers, Find: b.openPartitionOf, Each: b.eachPartition, Propose: b.meta.Propose, Image: b.meta.Image,
 		Clock: func() int64 { return b.retention.clock.mono().Milliseconds() }, Logger: b.logger, Group: b.group,
 	})
 	b.replicas.Start()

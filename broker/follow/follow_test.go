@@ -244,7 +244,7 @@ func TestAnOldLeaderIsCutToTheNewOnesLog(t *testing.T) {
 	require.NotContains(t, content(t, all[0].logs[0]), "nobody followed")
 	var p replication.Proposal
 	require.Eventually(t, func() bool {
-		wanted, ok := all[1].parts[0].Proposal()
+		wanted, ok := all[1].parts[0].Proposal(nil)
 		p = wanted
 		return ok
 	}, 20*time.Second, time.Millisecond, "the old leader has caught up")
@@ -260,7 +260,7 @@ func TestBelowMinInsyncReplicasNothingIsAcknowledged(t *testing.T) {
 	require.Equal(t, model.NotEnoughReplicas, err.Code)
 	require.Equal(t, model.NotApplied, err.EffectiveOutcome())
 	require.Zero(t, all[0].logs[0].LogEnd())
-	require.Eventually(t, func() bool { _, ok := all[0].parts[0].Proposal(); return ok }, 20*time.Second, time.Millisecond, "the others may join")
+	require.Eventually(t, func() bool { _, ok := all[0].parts[0].Proposal(nil); return ok }, 20*time.Second, time.Millisecond, "the others may join")
 }
 
 func TestANewFollowerBeginsWhereTheLeadersLogDoes(t *testing.T) {

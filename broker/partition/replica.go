@@ -252,9 +252,9 @@ func (p *Partition) Told(epoch model.LeaderEpoch) (View, error) {
 	return View{HighWatermark: p.hw, LogStart: p.log.LogStart(), LogEnd: p.log.LogEnd(), Compacted: p.rep.log.Compacted()}, nil
 }
 
-// Proposal is the in-sync set that the leader wants committed, where it wants another one. One
-// whose log has failed resigns.
-func (p *Partition) Proposal() (replication.Proposal, bool) {
+// Proposal is the in-sync set that the leader wants committed, where it wants another one; fit
+// tells who may join, nil: all. One whose log has failed resigns.
+func (p *Partition) Proposal(fit func(replication.Member) bool) (replication.Proposal, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed != nil || p.rep == nil || p.rep.lead == nil {
@@ -263,7 +263,7 @@ func (p *Partition) Proposal() (replication.Proposal, bool) {
 	if p.log.Failed() != nil {
 		return p.rep.lead.Resign(p.rep.role.Clock())
 	}
-	return p.rep.lead.Propose(p.log.LogEnd(), p.rep.role.Clock())
+	return p.rep.lead.Propose(p.log.LogEnd(), p.rep.role.Clock(), fit)
 }
 
 // Proposed tells what became of a proposal that was not committed: refused for good, or not

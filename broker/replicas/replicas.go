@@ -52,6 +52,7 @@ type Config struct {
 	Each iter.Seq[*partition.Partition]
 	// Propose has a command ordered. Its error is a *model.Error.
 	Propose func(context.Context, metadata.Command) (metadata.Result, error)
+	Image   func() *metadata.Image
 	Clock   func() int64 // milliseconds that never go back
 	Logger  *slog.Logger
 	Group   *lifecycle.Group
@@ -175,8 +176,13 @@ type wanted struct {
 }
 
 func (r *Replicas) collect() (all []wanted) {
+	img := r.cfg.Image()
+	fit := func(m replication.Member) bool {
+		b := img.Broker(m.ID)
+		return b != nil && !b.Fenced && b.Epoch == m.Epoch
+	}
 	for part := range r.cfg.Each {
-		if p, ok := part.Proposal(); ok {
+		if p, ok := part.Proposal(fit); ok {
 			if all = append(all, wanted{part, p}); len(all) == proposeMost {
 				break
 			}

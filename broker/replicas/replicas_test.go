@@ -38,10 +38,19 @@ type leading struct {
 	part   *partition.Partition
 	answer func(metadata.AlterPartitions) (metadata.Result, error)
 	asked  []metadata.AlterPartitions
+	image  *metadata.Image
+}
+
+// brokers makes these the others that the metadata knows.
+func (x *leading) brokers(t *testing.T, others ...*metadata.Broker) {
+	var err error
+	x.image, err = metadata.NewImage(metadata.Contents{Cluster: &metadata.Cluster{}, Brokers: others})
+	require.NoError(t, err)
 }
 
 func newLeading(t *testing.T) *leading {
 	x := &leading{}
+	x.brokers(t, &metadata.Broker{ID: 2, Epoch: 9}, &metadata.Broker{ID: 3, Epoch: 9})
 	g := lifecycle.New(context.Background())
 	store, err := log.OpenStore(log.StoreOptions{FS: fsx.NewMem(), Dir: filepath.FromSlash("/data"), Group: g, Now: time.Now, Logger: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
@@ -56,6 +65,7 @@ func newLeading(t *testing.T) *leading {
 			x.asked = append(x.asked, c.(metadata.AlterPartitions))
 			return x.answer(c.(metadata.AlterPartitions))
 		},
+		Image: func() *metadata.Image { return x.image },
 		Clock: func() int64 { now += 1000; return now }, Logger: slog.New(slog.DiscardHandler), Group: g,
 	})
 	x.take(0, 1)
@@ -92,9 +102,27 @@ func TestWhoHasCaughtUpIsProposed(t *testing.T) {
 	require.Zero(t, x.propose(t.Context()), "until the metadata says so it counts, and is not asked for again")
 	x.take(1, 1, 3)
 	require.Zero(t, x.propose(t.Context()))
-	x.caughtUp(t, 2, 8)
+	x.caughtUp(t, 2, 9)
 	require.Equal(t, 1, x.propose(t.Context()))
 	require.Equal(t, int32(1), x.asked[1].Changes[0].PartitionEpoch)
+}
+
+// A broker that was fenced, or has begun another life, after it had caught up is not proposed:
+// the others would be refused with it, again and again.
+func TestWhoCannotJoinKeepsNobodyOut(t *testing.T) {
+	t.Parallel()
+	x := newLeading(t)
+	x.answer = func(metadata.AlterPartitions) (metadata.Result, error) {
+		return metadata.Result{Value: []metadata.PartitionAltered{{}}}, nil
+	}
+	x.caughtUp(t, 2, 9)
+	for _, other := range []*metadata.Broker{{ID: 2, Epoch: 9, Fenced: true}, {ID: 2, Epoch: 11}} {
+		x.brokers(t, other, &metadata.Broker{ID: 3, Epoch: 9})
+		require.Zero(t, x.propose(t.Context()), "%+v", other)
+	}
+	x.caughtUp(t, 3, 9)
+	require.Equal(t, 1, x.propose(t.Context()))
+	require.Equal(t, []metadata.InSync{{ID: 1}, {ID: 3, Epoch: 9}}, x.asked[0].Changes[0].ISR)
 }
 
 func TestWhatWasNotDecidedIsProposedAgain(t *testing.T) {

@@ -196,9 +196,10 @@ func (l *Leader) Advance(stable model.Offset, minISR int) model.Offset {
 }
 
 // Propose is the in-sync set that should be committed next, where it is another; end is the
-// leader's log end. At most one proposal is under way: what it got is told by Update, Refused
+// leader's log end. fit tells by the metadata who may join: one that may not, such as a broker
+// that was fenced after it had caught up, would have the others refused with it. nil: all may. At most one proposal is under way: what it got is told by Update, Refused
 // or Unanswered.
-func (l *Leader) Propose(end model.Offset, now int64) (Proposal, bool) {
+func (l *Leader) Propose(end model.Offset, now int64, fit func(Member) bool) (Proposal, bool) {
 	if now < l.retryAt {
 		return Proposal{}, false
 	}
@@ -214,7 +215,7 @@ func (l *Leader) Propose(end model.Offset, now int64) (Proposal, bool) {
 			continue
 		}
 		f := l.followers[id]
-		wanted := in && !l.lags(f, end, now) || !in && l.mayJoin(f)
+		wanted := in && !l.lags(f, end, now) || !in && l.mayJoin(f) && (fit == nil || fit(Member{id, f.epoch}))
 		changed = changed || wanted != in
 		if wanted {
 			p.ISR = append(p.ISR, Member{ID: id, Epoch: f.epoch})

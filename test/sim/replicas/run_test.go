@@ -11,6 +11,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+
+	"tidewire/cluster/metadata"
+	"tidewire/internal/model"
 )
 
 // The slice that every run of the tests does.
@@ -86,36 +89,18 @@ func (w *world) storm(n int) {
 	}
 }
 
-// calm heals everything; all must become equal and in sync then.
+// calm heals everything; all must become equal and in sync then. In some worlds one node stays
+// away for a while first, and the others must be in sync without it.
 func (w *world) calm() {
 	w.say("the storm ceases")
 	for _, n := range w.nodes {
 		n.cut = false
 	}
+	if w.rnd.IntN(2) == 0 {
+		w.calmWithout(w.nodes[w.rnd.IntN(len(w.nodes))])
+	}
 	for round := range 400 {
-		w.now += 100
-		for _, n := range w.nodes {
-			if !n.up {
-				w.start(n)
-			}
-			if n.up {
-				n.synced = len(n.log)
-				n.applied = len(w.images) - 1
-				w.takeRole(n)
-				w.beats[n.id] = beat{at: w.now, epoch: n.epoch, applied: w.images[n.applied].Index()}
-			}
-		}
-		w.control()
-		for range 3 * len(w.nodes) {
-			w.fetch()
-			w.deliver()
-			w.deliver()
-		}
-		w.wantISR()
-		for len(w.proposals) > 0 {
-			w.decideISR()
-		}
-		w.check()
+		w.calmRound(nil)
 		if w.settled() {
 			return
 		}
@@ -124,6 +109,60 @@ func (w *world) calm() {
 		}
 	}
 	w.wrong("the replicas do not become equal and in sync: %+v", *w.partition())
+}
+
+// calmRound is a tenth of a second in which everything goes well, but for a node that stays
+// away.
+func (w *world) calmRound(away *node) {
+	w.now += 100
+	for _, n := range w.nodes {
+		if n == away {
+			continue
+		}
+		if !n.up {
+			w.start(n)
+		}
+		if n.up {
+			n.synced = len(n.log)
+			n.applied = len(w.images) - 1
+			w.takeRole(n)
+			w.beats[n.id] = beat{at: w.now, epoch: n.epoch, applied: w.images[n.applied].Index()}
+		}
+	}
+	w.control()
+	for range 3 * len(w.nodes) {
+		w.fetch()
+		w.deliver()
+		w.deliver()
+	}
+	w.wantISR()
+	for len(w.proposals) > 0 {
+		w.decideISR()
+	}
+	w.check()
+}
+
+// calmWithout lets the others become in sync while one node is away. A partition that only that
+// one could lead waits for it, and a move to it does too.
+func (w *world) calmWithout(away *node) {
+	w.say("all are well but node %d", away.id)
+	if away.up {
+		w.stop(away, false)
+	}
+	for range 400 {
+		w.calmRound(away)
+		p := w.partition()
+		if p.Leader == metadata.NoLeader || p.Move != nil {
+			continue
+		}
+		if !slices.ContainsFunc(p.Replicas, func(id model.BrokerID) bool { return id != away.id && !slices.Contains(p.ISR, id) }) && !slices.Contains(p.ISR, away.id) {
+			w.done["in sync without one node"]++
+			return
+		}
+	}
+	if p := w.partition(); p.Leader != metadata.NoLeader && p.Move == nil {
+		w.wrong("the replicas that are there do not become in sync: %+v", *p)
+	}
 }
 
 func (w *world) settled() bool {
@@ -150,7 +189,7 @@ func (w *world) settled() bool {
 var effects = []string{
 	"acknowledged", "leaderships", "truncations", "unsynced records lost", "fenced", "unfenced", "ISR grown", "ISR shrunk",
 	"ISR refused", "resigned", "proposals lost", "messages into the void", "an earlier life refused", "refused for want of replicas",
-	"moves begun", "moves ended", "moves replaced", "moves cancelled", "moves refused", "drains moved the partition", "drains stuck", "logs discarded", "preferred leaders elected", "preferred leaders refused",
+	"moves begun", "moves ended", "moves replaced", "moves cancelled", "moves refused", "drains moved the partition", "drains stuck", "logs discarded", "preferred leaders elected", "preferred leaders refused", "in sync without one node",
 }
 
 // Replicas in a storm keep their promises, and settle when it is over.
