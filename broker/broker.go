@@ -15,6 +15,7 @@ import (
 	"tidewire/broker/quota"
 	"tidewire/broker/replicas"
 	"tidewire/cluster/metadata"
+	"tidewire/cluster/placement"
 	"tidewire/internal/budget"
 	"tidewire/internal/lifecycle"
 	"tidewire/internal/model"
@@ -81,6 +82,9 @@ type Config struct {
 	Quotas *quota.Limiter
 	// Network reaches the other brokers; nil: there are none.
 	Network forward.Network
+	// Full tells which of some nodes have no room on their disks for so many new replicas
+	// each; nil: all have.
+	Full placement.Full
 	// Peers is how replicas of other nodes are reached; nil: there are none.
 	Peers replicas.Peers
 }
@@ -102,6 +106,7 @@ type Broker struct {
 	away       *forward.Client    // of what other nodes lead
 	peers      replicas.Peers     // nil: no other node
 	replicas   *replicas.Replicas // nil: no other node
+	full       placement.Full
 
 	topics      sync.Map   // name → *topic
 	calls       *sync.Pool // of *produceCall; a pool of its own, as their channels belong to this broker's time
@@ -152,7 +157,7 @@ func New(c Config) *Broker {
 	}
 	return &Broker{
 		away: forward.NewClient(c.NodeID, c.Metadata, c.Network, c.Group),
-		ops:  c.Operations, appended: c.Appended, quotas: c.Quotas, memory: budget.New("fetch-memory", c.FetchMemory), inflation: c.Inflation, ingest: ingest.NewPool(parallelInflation(), c.Inflation),
+		ops:  c.Operations, appended: c.Appended, full: c.Full, quotas: c.Quotas, memory: budget.New("fetch-memory", c.FetchMemory), inflation: c.Inflation, ingest: ingest.NewPool(parallelInflation(), c.Inflation),
 		nodeID: c.NodeID, meta: c.Metadata, authorizer: c.Authorizer, store: c.Store, logger: c.Logger,
 		group: c.Group, now: c.Now, draining: make(chan struct{}), guards: map[*Guard]string{},
 		retention:   retention{kick: make(chan struct{}, 1), clock: newClockWatch(c.Now, c.Monotonic)},

@@ -137,7 +137,7 @@ func TestAPlanCountsTheTopicsThatItChanges(t *testing.T) {
 	_, err := m.Propose(t.Context(), metadata.RegisterBroker{ID: 1, StorageID: "s"})
 	require.NoError(t, err)
 	for name, config := range map[string]map[string]string{"own": {"retention.ms": "5"}, "inherits": nil, "too": nil} {
-		id := newTopicID()
+		id := model.NewTopicID()
 		_, err := m.Propose(t.Context(), metadata.CreateTopic{ID: id, Name: name, Assignments: [][]model.BrokerID{{1}}, Config: config})
 		require.NoError(t, err)
 	}

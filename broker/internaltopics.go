@@ -80,12 +80,12 @@ func (b *Broker) internalTopic(ctx context.Context, want InternalTopic) (*topic,
 }
 
 func (b *Broker) createInternal(ctx context.Context, topic InternalTopic) error {
-	assign, err := b.assign(max(topic.Partitions, 1), min(naturalReplicas, len(placement.Takers(b.meta.Image()))))
+	assign, err := b.assign(ctx, max(topic.Partitions, 1), min(naturalReplicas, len(placement.Takers(b.meta.Image()))))
 	if err != nil {
 		return err
 	}
 	_, err = propose[*metadata.Topic](ctx, b.meta, metadata.CreateTopic{
-		Name: topic.Name, Internal: true, Assignments: assign, Config: topic.Config, Now: metadata.MillisOf(b.now()), ID: newTopicID(),
+		Name: topic.Name, Internal: true, Assignments: assign, Config: topic.Config, Now: metadata.MillisOf(b.now()), ID: model.NewTopicID(),
 	})
 	return err
 }

@@ -213,7 +213,7 @@ func (b *Broker) writable(ctx context.Context, c Caller, name string) (*topic, e
 // roomForRecords is storage-full while the disk has no room that records may take.
 func (b *Broker) roomForRecords() error {
 	if b.diskFull.Load() {
-		return model.Errorf(model.StorageFull, "the disk has less free room than --disk-reserve; deleting topics or records makes room, of a topic after a minute")
+		return model.Errorf(model.StorageFull, "the disk has less free room than --disk-reserve; deleting topics or records makes room")
 	}
 	return nil
 }

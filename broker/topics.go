@@ -33,7 +33,7 @@ type NewTopic struct {
 
 // CreateTopic creates a topic and returns once this node serves what it holds of it.
 // It takes create on the topic or on the cluster, as in Kafka. Errors: invalid-argument,
-// forbidden, topic-exists, and those of the quorum.
+// forbidden, topic-exists, storage-full, and those of the quorum.
 func (b *Broker) CreateTopic(ctx context.Context, c Caller, n NewTopic) (*metadata.Topic, error) {
 	if why := model.CheckTopicName(n.Name); why != "" {
 		return nil, model.Invalid("/name", "%s", why)
@@ -50,12 +50,12 @@ func (b *Broker) CreateTopic(ctx context.Context, c Caller, n NewTopic) (*metada
 	if err := b.mayCreate(ctx, c, n.Name); err != nil {
 		return nil, err
 	}
-	assign, err := b.assign(n.Partitions, n.ReplicationFactor)
+	assign, err := b.assign(ctx, n.Partitions, n.ReplicationFactor)
 	if err != nil {
 		return nil, err
 	}
 	cmd := metadata.CreateTopic{
-		Name: n.Name, Assignments: assign, Config: n.Config, Now: metadata.MillisOf(b.now()), ID: newTopicID(),
+		Name: n.Name, Assignments: assign, Config: n.Config, Now: metadata.MillisOf(b.now()), ID: model.NewTopicID(),
 	}
 	refused := b.foresee(c, workKey{operations.CreatePartitions, n.Name}, n.Partitions)
 	t, err := propose[*metadata.Topic](ctx, b.meta, cmd)
@@ -82,27 +82,17 @@ func (b *Broker) mayCreate(ctx context.Context, c Caller, name string) error {
 	return b.authorizer.Authorize(ctx, c.Principal, auth.Access{Operation: metadata.OpCreate, Resource: metadata.ResourceTopic, Name: name, Host: c.Host})
 }
 
-// newTopicID makes a random UUID (RFC 9562, version 4).
-func newTopicID() model.TopicID {
-	var id model.TopicID
-	_, _ = rand.Read(id[:]) // never fails (crypto/rand)
-	id[6] = id[6]&0x0f | 0x40
-	id[8] = id[8]&0x3f | 0x80
-	return id
-}
-
-// assign spreads the replicas of new partitions over the brokers that may take them.
-func (b *Broker) assign(partitions, rf int) ([][]model.BrokerID, error) {
-	nodes := placement.Takers(b.meta.Image())
+// assign spreads the replicas of new partitions over the brokers that may take them and have
+// room on their disks. rf of 0 leaves the replication factor to the cluster's settings.
+func (b *Broker) assign(ctx context.Context, partitions, rf int) ([][]model.BrokerID, error) {
+	img := b.meta.Image()
 	if rf == 0 {
-		rf = DefaultReplicationFactor(b.meta.Image())
-	}
-	if rf < 1 || rf > len(nodes) {
-		return nil, model.Invalid("/replication_factor", "the replication factor must be between 1 and %d, the number of nodes that can take replicas", len(nodes))
+		rf = DefaultReplicationFactor(img)
 	}
 	var start [4]byte
 	_, _ = rand.Read(start[:]) // never fails (crypto/rand)
-	return metadata.Spread(nodes, metadata.SpreadOver{Partitions: partitions, Replicas: rf, Start: binary.LittleEndian.Uint32(start[:]) >> 1}), nil
+	want := placement.Fresh{Partitions: partitions, Replicas: rf, Start: binary.LittleEndian.Uint32(start[:]) >> 1}
+	return want.Place(ctx, img, b.full)
 }
 
 // propose sends a command and returns its value.
@@ -193,7 +183,7 @@ func (b *Broker) GrowTopic(ctx context.Context, c Caller, g Growth) (*metadata.T
 	if more == 0 {
 		return t, nil
 	}
-	assign, err := b.assign(more, t.ReplicationFactor())
+	assign, err := b.assign(ctx, more, t.ReplicationFactor())
 	if err != nil {
 		return nil, err
 	}

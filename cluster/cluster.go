@@ -192,8 +192,8 @@ func (c *Cluster) Propose(ctx context.Context, cmd metadata.Command) (metadata.R
 	if err != nil {
 		return metadata.Result{}, err
 	}
-	if c.room(minRoom) < minRoom {
-		return metadata.Result{}, model.Errorf(model.StorageFull, "the disk is full: there is no room even for metadata; deleting records makes room")
+	if !c.roomFor(b) {
+		return metadata.Result{}, model.Errorf(model.StorageFull, "the disk is full: there is no room even for metadata; deleting topics or records makes room")
 	}
 	answer, err := c.quorum.Apply(ctx, b)
 	if err != nil {
@@ -210,8 +210,17 @@ func (c *Cluster) Propose(ctx context.Context, cmd metadata.Command) (metadata.R
 }
 
 // minRoom is the free space, in bytes, below which no command is taken: a write that the
-// disk has no room for would stop the node.
-const minRoom = 512 << 10
+// disk has no room for would stop the node. The last of it is for what makes room.
+const (
+	minRoom     = 1 << 20
+	minLastRoom = 64 << 10
+)
+
+// roomFor tells whether there is room for an encoded command.
+func (c *Cluster) roomFor(cmd []byte) bool {
+	free := c.room(minRoom)
+	return free >= minRoom || free >= minLastRoom && metadata.KindOf(cmd).MakesRoom()
+}
 
 // room is the free space after what can be given up was.
 func (c *Cluster) room(need int64) int64 {

@@ -31,8 +31,8 @@ func (c *Cluster) handle(ctx context.Context, r peer.Request) ([]byte, error) {
 	}
 	switch r.Method {
 	case methodPropose:
-		if c.room(minRoom) < minRoom {
-			return nil, model.Errorf(model.StorageFull, "the disk of the metadata's leader is full; deleting records makes room")
+		if !c.roomFor(r.Payload) {
+			return nil, model.Errorf(model.StorageFull, "the disk of the metadata's leader is full; deleting topics or records makes room")
 		}
 		return indexBytes(c.quorum.ApplyForOther(ctx, r.Payload))
 	case methodReadIndex:

@@ -158,6 +158,28 @@ func EncodeCommand(c Command) ([]byte, error) {
 	return append(out, body...), nil
 }
 
+// KindOf is the kind of what EncodeCommand wrote; "" where it is none.
+func KindOf(b []byte) Kind {
+	if len(b) < 3 || len(b) < 3+int(b[2]) {
+		return ""
+	}
+	return Kind(b[3 : 3+int(b[2])])
+}
+
+// MakesRoom tells of kinds that a node whose disk is full is most in need of: those that take
+// away, those without which nobody can ask for that, and what the controller decides. They
+// are taken when there is no room for others any more.
+func (k Kind) MakesRoom() bool {
+	switch k {
+	case DeleteTopic{}.Kind(), AlterTopicConfig{}.Kind(), DeleteUser{}.Kind(), DeleteACLs{}.Kind(), DeleteAPIToken{}.Kind(), DeleteQuota{}.Kind(),
+		Prune{}.Kind(), CreateSession{}.Kind(), RotateSession{}.Kind(), RenewSession{}.Kind(), RevokeSessions{}.Kind(),
+		RegisterBroker{}.Kind(), UnfenceBroker{}.Kind(), FenceBroker{}.Kind(), SetBrokerState{}.Kind(), UnregisterBroker{}.Kind(),
+		AlterPartitions{}.Kind(), ElectLeaders{}.Kind(), CancelReassignments{}.Kind():
+		return true
+	}
+	return false
+}
+
 // DecodeCommand reads what EncodeCommand wrote. A kind that is unknown and ignorable
 // gives a nil command without an error. An unknown field is an error: skipping it would
 // let nodes differ.

@@ -133,7 +133,7 @@ func operationRows() []row {
 			[]string{"debug", "info", "warn", "error"}, func(c *Config, s string) { c.LogLevel = level(s) }),
 		duration(Setting{Name: "shutdown-timeout", Default: "30s", Doc: "Time that a stopping node gives to running requests: 0s to 1h"},
 			0, time.Hour, func(c *Config) *time.Duration { return &c.ShutdownTimeout }),
-		size(Setting{Name: "disk-reserve", Default: "256MiB", Doc: "Free space below which record writes are refused with `storage-full`"},
+		size(Setting{Name: "disk-reserve", Default: "256MiB", Doc: "Free space below which records and new partitions are refused with `storage-full`"},
 			func(c *Config) *Size { return &c.DiskReserve }),
 		duration(Setting{Name: "log-sync-interval", Default: "2ms", Doc: "Time between syncs of logs on which no `acks=all` request waits: 100µs to 10s"},
 			100*time.Microsecond, 10*time.Second, func(c *Config) *time.Duration { return &c.LogSyncInterval }),

@@ -4,6 +4,7 @@
 package model
 
 import (
+	"crypto/rand"
 	"encoding/hex"
 	"errors"
 )
@@ -37,6 +38,14 @@ type ProducerEpoch int16
 // TopicID is the UUID of a topic. A topic that was deleted and created again has
 // another id (KIP-516).
 type TopicID [16]byte
+
+// NewTopicID makes a random UUID (RFC 9562, version 4).
+func NewTopicID() (t TopicID) {
+	_, _ = rand.Read(t[:]) // never fails (crypto/rand)
+	t[6] = t[6]&0x0f | 0x40
+	t[8] = t[8]&0x3f | 0x80
+	return t
+}
 
 // String gives the usual 8-4-4-4-12 form in lower-case hex.
 func (t TopicID) String() string {

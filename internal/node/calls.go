@@ -14,12 +14,14 @@ import (
 type nodeState struct {
 	DiskFree  int64 `json:"disk_free"`
 	DiskTotal int64 `json:"disk_total"`
-	Known     bool  `json:"known"`
+	// DiskReserve is what records and new partitions leave free.
+	DiskReserve int64 `json:"disk_reserve"`
+	Known       bool  `json:"known"`
 }
 
 func (n *Node) state() nodeState {
-	s := n.disk.Space()
-	return nodeState{s.Free, s.Total, s.Total > 0}
+	s, err := n.roomForRecords()
+	return nodeState{s.Free, s.Total, int64(n.cfg.DiskReserve), err == nil}
 }
 
 // answerCalls has calls of other nodes for what this one leads and looks after answered.
@@ -37,6 +39,30 @@ const disksTime = time.Second
 
 // Disks asks nodes, all at a time, for the room on their disks; it is part of rest.Process.
 func (n *Node) Disks(ctx context.Context, nodes []model.BrokerID) map[model.BrokerID]rest.Disk {
+	out := map[model.BrokerID]rest.Disk{}
+	for id, s := range n.states(ctx, nodes) {
+		out[id] = rest.Disk{Free: s.DiskFree, Total: s.DiskTotal}
+	}
+	return out
+}
+
+// newReplicaBytes is about what a new partition takes on a disk before it has records: a
+// folder, and files with a block each.
+const newReplicaBytes = 32 << 10
+
+// withoutRoom tells which of some nodes have no room for so many new partitions each. One
+// that does not answer counts as having room: it opens what it gets once there is.
+func (n *Node) withoutRoom(ctx context.Context, nodes []model.BrokerID, each int) (full []model.BrokerID) {
+	for id, s := range n.states(ctx, nodes) {
+		if s.DiskFree-int64(each)*newReplicaBytes < s.DiskReserve {
+			full = append(full, id)
+		}
+	}
+	return full
+}
+
+// states asks nodes, all at a time; those that do not answer in time are left out.
+func (n *Node) states(ctx context.Context, nodes []model.BrokerID) map[model.BrokerID]nodeState {
 	ctx, cancel := context.WithTimeout(ctx, disksTime)
 	defer cancel()
 	states := make([]nodeState, len(nodes))
@@ -56,10 +82,10 @@ func (n *Node) Disks(ctx context.Context, nodes []model.BrokerID) map[model.Brok
 		}
 	}
 	wg.Wait()
-	out := map[model.BrokerID]rest.Disk{}
+	out := map[model.BrokerID]nodeState{}
 	for i, s := range states {
 		if s.Known {
-			out[nodes[i]] = rest.Disk{Free: s.DiskFree, Total: s.DiskTotal}
+			out[nodes[i]] = s
 		}
 	}
 	return out

@@ -2,7 +2,9 @@ package node
 
 import (
 	"context"
+	"fmt"
 	"math"
+	"syscall"
 	"time"
 
 	"tidewire/internal/datadir"
@@ -27,6 +29,21 @@ func (n *Node) roomForRecords() (datadir.Space, error) {
 	s, err := n.dir.Space()
 	s.Free = max(s.Free-n.ballast.Owed(), 0)
 	return s, err
+}
+
+// roomForNewLog refuses the folder of a new partition while records have less room than half
+// of the reserve, so that not even thousands of partitions that came at once, or from other
+// nodes, take the room in which they could be deleted. The other half is for the partitions
+// that are there.
+func (n *Node) roomForNewLog() error {
+	s, err := n.roomForRecords()
+	if err != nil {
+		return nil //nolint:nilerr // then the write itself shows whether there is room
+	}
+	if need := max(int64(n.cfg.DiskReserve)/2, datadir.BallastMark); s.Free < need {
+		return fmt.Errorf("%d bytes are free for records and partitions; a new partition leaves %d of them: %w", s.Free, need, syscall.ENOSPC)
+	}
+	return nil
 }
 
 // makeRoom gives the ballast up where so many bytes are not free, and returns the free
@@ -94,6 +111,9 @@ func (n *Node) checkDisk() {
 		n.logger.Warn(diskNotice(n.disk.Low()), "free_bytes", n.disk.Space().Free, "disk_reserve_bytes", int64(n.cfg.DiskReserve))
 	}
 	n.broker.SetDiskFull(n.disk.Low())
+	if n.disk.Low() {
+		n.store.DeleteNow()
+	}
 }
 
 func diskNotice(low bool) string {

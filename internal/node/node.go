@@ -226,6 +226,7 @@ func (n *Node) openStore(ctx context.Context) error {
 	store, err := log.OpenStore(log.StoreOptions{
 		FS: fsx.OS(), Dir: n.dir.Path(), Logger: n.logger, Group: n.storage, Now: n.now, SyncInterval: n.cfg.LogSyncInterval,
 		DedupeBufferBytes: max(int64(n.cfg.CompactionBuffer), 1<<20), MaxOpenFiles: openFiles, Inflation: n.inflation,
+		Room: n.roomForNewLog,
 	})
 	if err != nil {
 		return err
@@ -303,7 +304,7 @@ func (n *Node) startBroker(ctx context.Context) error {
 	limiter.Set(n.cluster.Image())
 	account := n.openOperations()
 	n.broker = broker.New(broker.Config{
-		Peers:     n.peers(),
+		Peers: n.peers(), Full: n.withoutRoom,
 		Quotas:    limiter,
 		Inflation: n.inflation, Operations: account,
 		NodeID: n.cfg.NodeID, Metadata: n.cluster, Authorizer: n.auth.Authorizer, Store: n.store,

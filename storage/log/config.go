@@ -88,6 +88,9 @@ type StoreOptions struct {
 	// KeyMemory is the memory for Idempotency-Keys of all logs, dedupe.EntryBytes each; default
 	// 128 MiB. Beyond it leaders refuse further keys with RateLimited.
 	KeyMemory int64
+	// Room is asked before the folder of a new log is made; its error is that of Open. nil:
+	// there is room.
+	Room func() error
 	// MaxOpenFiles is how many files are open at once at most; default files.DefaultLimit, and
 	// at least files.MinLimit.
 	MaxOpenFiles int
@@ -117,6 +120,9 @@ func (o StoreOptions) withDefaults() StoreOptions {
 	}
 	if o.MaxOpenFiles <= 0 {
 		o.MaxOpenFiles = files.DefaultLimit
+	}
+	if o.Room == nil {
+		o.Room = func() error { return nil }
 	}
 	if o.MaxInflate <= 0 {
 		o.MaxInflate = record.MaxInflated

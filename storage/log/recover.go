@@ -146,6 +146,9 @@ func (r *recovery) adoptFolder(seen bool) error {
 		return err
 	}
 	if !exists {
+		if err := s.o.Room(); err != nil {
+			return err
+		}
 		return r.makeFolder()
 	}
 	b, err := fsx.ReadFile(s.fs, path.Join(l.dir, checkpoint.MetadataFile), checkpoint.MaxMetadataFile)

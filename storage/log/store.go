@@ -284,6 +284,13 @@ func (s *Store) discard(name string, id model.TopicID, mark string) error {
 	return nil
 }
 
+// DeleteNow has the files of deleted logs and segments removed that wait for the end of their
+// delay, for the sake of the room that they take. Folders that Sweep found stay for their day.
+func (s *Store) DeleteNow() {
+	s.trash.DeleteNow(s.o.Now())
+	s.bin.DeleteNow(s.o.Now())
+}
+
 // Sweep moves the folders to the trash that are neither open nor expected, where they
 // stay for a day: what the metadata does not know is not deleted at once (it may be the
 // metadata that is wrong). Call it once every log of this node was opened. expected tells

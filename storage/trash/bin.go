@@ -58,9 +58,21 @@ func (b *Bin) Add(d Dropped, due time.Time) {
 	})
 	b.items = slices.Insert(b.items, i, binItem{d, due})
 	b.mu.Unlock()
-	select {
-	case b.wake <- struct{}{}:
-	default:
+	wake(b.wake)
+}
+
+// DeleteNow makes all items due.
+func (b *Bin) DeleteNow(now time.Time) {
+	b.mu.Lock()
+	early := len(b.items) > 0 && b.items[len(b.items)-1].due.After(now)
+	for i := range b.items {
+		if it := &b.items[i]; it.due.After(now) {
+			it.due = now
+		}
+	}
+	b.mu.Unlock()
+	if early {
+		wake(b.wake)
 	}
 }
 

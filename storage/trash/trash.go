@@ -87,8 +87,30 @@ func (t *Trash) Add(name string, now time.Time, delay time.Duration) {
 	})
 	t.items = slices.Insert(t.items, i, item{name, due})
 	t.mu.Unlock()
+	wake(t.wake)
+}
+
+// DeleteNow makes all entries due but those that nobody knew.
+func (t *Trash) DeleteNow(now time.Time) {
+	t.mu.Lock()
+	early := false
+	for i := range t.items {
+		if it := &t.items[i]; it.due.After(now) && !strings.HasSuffix(it.name, StraySuffix) {
+			it.due, early = now, true
+		}
+	}
+	if early {
+		slices.SortStableFunc(t.items, func(a, b item) int { return a.due.Compare(b.due) })
+	}
+	t.mu.Unlock()
+	if early {
+		wake(t.wake)
+	}
+}
+
+func wake(c chan<- struct{}) {
 	select {
-	case t.wake <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }

@@ -51,3 +51,49 @@ func TestEntriesAreDeletedAfterTheirDelay(t *testing.T) {
 		<-ended
 	})
 }
+
+// When room is needed the delay ends at once, but for what nobody knew.
+func TestEntriesAreDeletedAtOnceWhereRoomIsNeeded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		mem := fsx.NewMem()
+		log := slog.New(slog.DiscardHandler)
+		tr := New(mem, "/trash", time.Minute, log)
+		stray := tr.Name("old-0", model.TopicID{1}, time.Now(), StraySuffix)
+		for _, dir := range []string{stray, "left", "other"} {
+			require.NoError(t, mem.MkdirAll("/trash/"+dir))
+		}
+		require.NoError(t, fsx.WriteFile(mem, "/segment", []byte("x")))
+		bin := NewBin(mem, log)
+		bin.Add(segment{"/segment"}, time.Now().Add(time.Minute))
+		require.NoError(t, tr.Load(time.Now()))
+		stop, ended := make(chan struct{}), make(chan struct{}, 2)
+		go func() { tr.Loop(t.Context(), stop, time.Now); ended <- struct{}{} }()
+		go func() { bin.Loop(t.Context(), stop, time.Now); ended <- struct{}{} }()
+		synctest.Wait()
+		there := func(name string) bool {
+			_, err := mem.Stat(name)
+			return err == nil
+		}
+		require.True(t, there("/trash/left") && there("/segment"))
+		tr.DeleteNow(time.Now())
+		bin.DeleteNow(time.Now())
+		synctest.Wait()
+		require.False(t, there("/trash/left") || there("/trash/other") || there("/segment"))
+		time.Sleep(23 * time.Hour)
+		synctest.Wait()
+		require.True(t, there("/trash/"+stray))
+		time.Sleep(2 * time.Hour)
+		synctest.Wait()
+		require.False(t, there("/trash/"+stray))
+		close(stop)
+		<-ended
+		<-ended
+	})
+}
+
+// segment is one file that waits.
+type segment []string
+
+func (s segment) Close() error    { return nil }
+func (s segment) Files() []string { return s }

@@ -103,6 +103,87 @@ func highWatermark(t *testing.T, a *api, topic string, p int) int64 {
 	return page.HighWatermark
 }
 
+// refusedForRoom asks for what a full disk has no room for.
+func refusedForRoom(t *testing.T, a *api, method, path string, body any) {
+	t.Helper()
+	status, answer, err := a.try(method, path, body)
+	require.NoError(t, err)
+	require.Equal(t, 503, status, "%s", answer)
+	require.Contains(t, string(answer), "storage-full")
+	require.Contains(t, string(answer), "not-applied")
+}
+
+// New partitions take room too. They are refused before they have taken what deletions need,
+// those that come at once and were not refused wait without files, and all of that is over
+// when something was deleted: with no restart, and with no delay either.
+func TestPartitionsLeaveTheRoomToDeleteThem(t *testing.T) {
+	disk := smallDisk(t, "64m")
+	n := newNode(t, "--disk-reserve", "8MiB")
+	n.dir = filepath.Join(disk, "data")
+	n.start(t)
+	a := admin(t, n)
+	a.must(t, "POST", "/v1/topics", map[string]any{"name": "data"}, nil)
+	a.must(t, "POST", "/v1/topics/data/records", map[string]any{"records": []map[string]any{{"value": strings.Repeat("x", 100<<10)}}}, nil)
+	create := func(name string, partitions int) int {
+		status, answer, err := a.try("POST", "/v1/topics", map[string]any{"name": name, "partitions": partitions})
+		if err != nil || status != 201 && !(status == 503 && strings.Contains(string(answer), "storage-full")) {
+			t.Errorf("status %d, %v: %s", status, err, answer)
+		}
+		return status
+	}
+	var many []string
+	var mu sync.Mutex
+	for round := range 40 { // several at once: each alone would have room
+		var wg sync.WaitGroup
+		refused := false
+		for k := range 4 {
+			wg.Add(1)
+			go func() {
+				defer wg.Done()
+				name := fmt.Sprintf("many-%d-%d", round, k)
+				status := create(name, 300)
+				mu.Lock()
+				defer mu.Unlock()
+				if status == 201 {
+					many = append(many, name)
+				} else {
+					refused = true
+				}
+			}()
+		}
+		if wg.Wait(); refused {
+			break
+		}
+	}
+	require.NotEmpty(t, many)
+	require.Equal(t, 503, create("refused", 3000))
+	require.Greater(t, freeBytes(t, disk), int64(2<<20))
+	fill(t, a, "data", 1)
+
+	n.kill()
+	n.start(t)
+	a = newAPI(t, n)
+	a = admin(t, n)
+	require.EqualValues(t, 1, highWatermark(t, a, "data", 0)%2, "the first record, and others two at a time")
+	for _, name := range many[1:] {
+		a.must(t, "DELETE", "/v1/topics/"+name, nil, nil)
+	}
+	a.must(t, "POST", "/v1/topics/data/delete-records", map[string]any{"partitions": []map[string]any{{"partition": 0, "before_offset": "high_watermark"}}}, nil)
+	deadline := time.Now().Add(40 * time.Second) // the delay of a deletion is a minute
+	for topic := range strings.SplitSeq("data "+many[0], " ") {
+		for {
+			status, answer, err := a.try("POST", "/v1/topics/"+topic+"/records", map[string]any{"records": []map[string]any{{"partition": 0, "value": "after"}}})
+			require.NoError(t, err)
+			if status == 200 {
+				break
+			}
+			require.True(t, time.Now().Before(deadline), "%s takes no records although there is room: %s", topic, answer)
+			time.Sleep(50 * time.Millisecond)
+		}
+	}
+	n.stop(t)
+}
+
 // A disk that records, and then others, have filled: records are refused early, all else
 // works, and once there is room the node takes records again without a restart.
 func TestAFullDiskRefusesRecordsAndNothingElse(t *testing.T) {
@@ -133,13 +214,10 @@ func TestAFullDiskRefusesRecordsAndNothingElse(t *testing.T) {
 					require.Equal(t, acked[p], highWatermark(t, a, "full", p), "acknowledged and readable")
 				}
 				a = admin(t, n) // a session is metadata too
-				a.must(t, "POST", "/v1/topics", map[string]any{"name": "made"}, nil)
+				refusedForRoom(t, a, "POST", "/v1/topics", map[string]any{"name": "more"})
+				refusedForRoom(t, a, "PATCH", "/v1/topics/other", map[string]any{"partitions": partitions + 1})
 				a.must(t, "PATCH", "/v1/topics/full/config", map[string]any{"set": map[string]any{"retention.ms": -1}}, nil)
-				a.must(t, "DELETE", "/v1/topics/made", nil, nil)
-				status, answer, err := a.try("POST", "/v1/topics/full/records", map[string]any{"records": []map[string]any{{"value": "v"}}})
-				require.NoError(t, err)
-				require.Equal(t, 503, status, "%s", answer)
-				require.Contains(t, string(answer), "storage-full")
+				refusedForRoom(t, a, "POST", "/v1/topics/full/records", map[string]any{"records": []map[string]any{{"value": "v"}}})
 			}
 			check()
 			info, err := os.Stat(filepath.Join(n.dir, "ballast"))
