@@ -35,8 +35,7 @@ type moveMade struct {
 // deleteRecords moves log starts on behalf of another node, which has checked them.
 func (x atHand) deleteRecords(ctx context.Context, q deleteRequest) (deleteAnswer, error) {
 	a := deleteAnswer{Moved: make([]moveMade, len(q.Moves))}
-	var moves []log.StartMove
-	var at []int
+	moves, parts, at := []log.StartMove{}, []*partition.Partition{}, []int{}
 	for i, m := range q.Moves {
 		part, err := x.Led(ctx, m.Key, m.Epoch)
 		if err != nil {
@@ -52,9 +51,10 @@ func (x atHand) deleteRecords(ctx context.Context, q deleteRequest) (deleteAnswe
 			a.Moved[i].Fault.Err = model.Errorf(model.LeaderUnavailable, "the topic is gone")
 			continue
 		}
+		parts = append(parts, part)
 		moves, at = append(moves, log.StartMove{Log: t.openLogs()[m.Partition], To: m.To}), append(at, i)
 	}
-	x.b.store.AdvanceLogStarts(moves)
+	partition.DeleteRecords(ctx, x.b.store, parts, moves)
 	for k, m := range moves {
 		a.Moved[at[k]] = moveMade{m.Start, forward.Fault{Err: m.Err}}
 	}
@@ -63,14 +63,13 @@ func (x atHand) deleteRecords(ctx context.Context, q deleteRequest) (deleteAnswe
 
 // advance moves log starts, here and on the leaders elsewhere.
 func (b *Broker) advance(ctx context.Context, topic model.TopicID, what []RecordDeletion, moves []startMove) {
-	var here []log.StartMove
-	var hereAt []int
+	here, parts, hereAt := []log.StartMove{}, []*partition.Partition{}, []int{}
 	byNode := map[model.BrokerID][]int{}
 	for i := range moves {
 		at, err := forward.LeaderOf(b.meta.Image(), forward.Key{Topic: topic, Partition: what[i].Partition})
 		switch {
 		case moves[i].Log != nil:
-			here, hereAt = append(here, moves[i].StartMove), append(hereAt, i)
+			here, hereAt, parts = append(here, moves[i].StartMove), append(hereAt, i), append(parts, moves[i].part)
 		case err != nil:
 			moves[i].Err = err
 		default:
@@ -84,10 +83,9 @@ func (b *Broker) advance(ctx context.Context, topic model.TopicID, what []Record
 		}
 		b.advanceAt(ctx, node, keys, list)
 	})
-	if len(here) == 0 {
-		return
+	if len(here) > 0 {
+		partition.DeleteRecords(ctx, b.store, parts, here)
 	}
-	b.store.AdvanceLogStarts(here)
 	for k, i := range hereAt {
 		moves[i].StartMove = here[k]
 	}

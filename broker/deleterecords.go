@@ -65,7 +65,8 @@ func (b *Broker) DeleteRecords(ctx context.Context, c Caller, name string, what 
 // startMove is a log start that is to move; Log is nil where another node leads the partition.
 type startMove struct {
 	log.StartMove
-	had model.Offset
+	had  model.Offset
+	part *partition.Partition // with Log
 }
 
 func pointerTo(i int) string { return "/partitions/" + strconv.Itoa(i) }
@@ -85,7 +86,7 @@ func (b *Broker) deletion(ctx context.Context, name string, d RecordDeletion) (s
 		return startMove{}, beyondHighWatermark(d, bounds)
 	}
 	m := startMove{StartMove: log.StartMove{To: to}, had: bounds.LogStart}
-	if _, here := part.(*partition.Partition); here {
+	if m.part, _ = part.(*partition.Partition); m.part != nil {
 		m.Log = t.openLogs()[d.Partition]
 	}
 	return m, nil

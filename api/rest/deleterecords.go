@@ -36,7 +36,8 @@ type LogStartView struct {
 // highWatermark is before_offset for all that is committed.
 const highWatermark = "high_watermark"
 
-// deleteRecords moves the starts of partitions up. It answers once that is durable. All
+// deleteRecords moves the starts of partitions up. It answers once that is durable on every
+// replica in sync, else with timeout, whose outcome is unknown: asking again is safe. All
 // partitions are checked before any is changed; an offset at or below a partition's start
 // changes nothing.
 //
@@ -48,7 +49,7 @@ const highWatermark = "high_watermark"
 //	@Param		body	body		RecordDeletionRequest	true	"up to where"
 //	@Success	200		{object}	RecordDeletion
 //	@Router		/v1/topics/{topic}/delete-records [post]
-//	@x-errors	["unknown-topic","unknown-partition","conflict","offset-out-of-range","storage-full","leader-unavailable","storage-error"]
+//	@x-errors	["unknown-topic","unknown-partition","conflict","offset-out-of-range","storage-full","leader-unavailable","storage-error","timeout"]
 func (a *API) deleteRecords(c *route.Call) error {
 	in, err := route.Decode[RecordDeletionRequest](c)
 	if err != nil {

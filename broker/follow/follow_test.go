@@ -276,3 +276,58 @@ func TestANewFollowerBeginsWhereTheLeadersLogDoes(t *testing.T) {
 	require.Eventually(t, func() bool { return all[2].logs[0].LogEnd() == 5 && all[2].logs[0].LogStart() == 3 }, 20*time.Second, time.Millisecond)
 	require.Eventually(t, func() bool { return all[1].logs[0].LogStart() == 3 }, 20*time.Second, time.Millisecond, "deleted records are deleted there too")
 }
+
+// Deleted records are gone on every replica that may lead next when that is answered; one that is
+// in sync and does not follow has the outcome unknown, and asking again goes on from there.
+func TestADeletionWaitsForWhoIsInSync(t *testing.T) {
+	t.Parallel()
+	all := newBrokers(t, 3)
+	role(all, 0, 1, 1, 1, 2, 3)
+	for i := range 5 {
+		s, c := produce(all[0], 0, fmt.Sprint("value ", i))
+		require.NoError(t, done(t, s, c))
+	}
+	remove := func(ctx context.Context, below model.Offset) error {
+		moves := []log.StartMove{{Log: all[0].logs[0], To: below}}
+		partition.DeleteRecords(ctx, all[0].store, all[0].parts[:1], moves)
+		return moves[0].Err
+	}
+	require.NoError(t, remove(t.Context(), 3))
+	for _, b := range all {
+		require.EqualValues(t, 3, b.logs[0].LogStart(), "node %d", b.id)
+	}
+	all[0].cutOff(true)
+	short, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	err := model.AsError(remove(short, 4))
+	require.Equal(t, model.Timeout, err.Code)
+	require.Equal(t, model.Unknown, err.EffectiveOutcome())
+	require.EqualValues(t, 4, all[0].logs[0].LogStart())
+	require.EqualValues(t, 3, all[1].logs[0].LogStart())
+
+	role(all, 0, 1, 2, 1) // who is not in sync is not waited for
+	require.NoError(t, remove(t.Context(), 4))
+	all[0].cutOff(false)
+	require.NoError(t, remove(t.Context(), 5))
+	var p replication.Proposal
+	require.Eventually(t, func() bool {
+		var ok bool
+		p, ok = all[0].parts[0].Proposal(nil)
+		return ok
+	}, 20*time.Second, time.Millisecond, "they catch up")
+	for _, m := range p.ISR {
+		require.EqualValues(t, 5, all[m.ID-1].logs[0].LogStart(), "who joins has nothing that was deleted")
+	}
+	require.Eventually(t, func() bool { return all[1].logs[0].LogStart() == 5 && all[2].logs[0].LogStart() == 5 }, 20*time.Second, time.Millisecond)
+
+	role(all, 0, 1, 3, 1, 2)
+	s, c := produce(all[0], 0, "another")
+	require.NoError(t, done(t, s, c))
+	waits := make(chan error, 1)
+	all[0].cutOff(true)
+	go func() { waits <- remove(t.Context(), 6) }()
+	require.Eventually(t, func() bool { return all[0].logs[0].LogStart() == 6 }, 20*time.Second, time.Millisecond)
+	role(all, 0, 2, 4, 2, 3)
+	err = model.AsError(<-waits)
+	require.Equal(t, model.Unknown, err.EffectiveOutcome(), "another leads: %v", err)
+}

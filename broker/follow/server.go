@@ -52,12 +52,12 @@ func NewServer(cfg ServerConfig) *Server {
 // Serve speaks with a follower's node until the connection or ctx ends, and closes the
 // connection. from is who the connection was found to be.
 func (s *Server) Serve(ctx context.Context, c net.Conn, from model.BrokerID) {
+	c = timed{c}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { _ = c.Close() }) // ends reads and writes
 	defer stop()
 	defer func() { _ = c.Close() }() // a second time maybe
-	c = timed{c}
 	r := bufio.NewReaderSize(c, bufferBytes)
 	b, err := readFrame(r, nil)
 	if err != nil {

@@ -33,7 +33,7 @@ const (
 	flagWants = 1
 	flagGoes  = 2
 
-	updateBytes = 16 + 4 + 1 + 4 + 8 + 4 + 8
+	updateBytes = 16 + 4 + 1 + 4 + 8 + 4 + 8 + 8
 )
 
 // status of an answer.
@@ -82,7 +82,8 @@ func (u *update) append(b []byte) []byte {
 	b = binary.BigEndian.AppendUint32(b, uint32(u.at.Epoch))
 	b = binary.BigEndian.AppendUint64(b, uint64(u.at.LogEnd))
 	b = binary.BigEndian.AppendUint32(b, uint32(u.at.LastEpoch))
-	return binary.BigEndian.AppendUint64(b, uint64(u.at.StableEnd))
+	b = binary.BigEndian.AppendUint64(b, uint64(u.at.StableEnd))
+	return binary.BigEndian.AppendUint64(b, uint64(u.at.LogStart))
 }
 
 // appendHead writes all of an answer but the batches, which n bytes follow.
@@ -138,7 +139,7 @@ func (c *cursor) update() (u update, ok bool) {
 	u.key = c.key()
 	flags := c.u8()
 	u.wants, u.goes = flags&flagWants != 0, flags&flagGoes != 0
-	u.at = replication.Position{Epoch: c.epoch(), LogEnd: c.offset(), LastEpoch: c.epoch(), StableEnd: c.offset()}
+	u.at = replication.Position{Epoch: c.epoch(), LogEnd: c.offset(), LastEpoch: c.epoch(), StableEnd: c.offset(), LogStart: c.offset()}
 	return u, !c.short
 }
 

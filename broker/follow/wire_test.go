@@ -16,7 +16,7 @@ import (
 
 var (
 	goldenKey    = Key{Topic: model.TopicID{0: 1, 15: 2}, Partition: 3}
-	goldenUpdate = update{key: goldenKey, wants: true, at: replication.Position{Epoch: 4, LogEnd: 5, LastEpoch: model.NoEpoch, StableEnd: 6}}
+	goldenUpdate = update{key: goldenKey, wants: true, at: replication.Position{Epoch: 4, LogEnd: 5, LastEpoch: model.NoEpoch, StableEnd: 6, LogStart: 7}}
 	goldenAnswer = answer{key: goldenKey, status: statusDiverged, fetch: partition.Fetch{
 		At: replication.Position{Epoch: 4, LogEnd: 5, LastEpoch: 6}, Answer: replication.Answer{Verdict: replication.Diverged, Epoch: 3, End: 2, LogStart: 1}, HighWatermark: 7, Compacted: true, Batches: []byte("batch"),
 	}}
@@ -26,7 +26,7 @@ const goldenKeyBytes = "\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00
 
 func TestFramesAreTheGoldenOnes(t *testing.T) {
 	t.Parallel()
-	require.Equal(t, goldenKeyBytes+"\x01\x00\x00\x00\x04"+"\x00\x00\x00\x00\x00\x00\x00\x05"+"\xff\xff\xff\xff"+"\x00\x00\x00\x00\x00\x00\x00\x06",
+	require.Equal(t, goldenKeyBytes+"\x01\x00\x00\x00\x04"+"\x00\x00\x00\x00\x00\x00\x00\x05"+"\xff\xff\xff\xff"+"\x00\x00\x00\x00\x00\x00\x00\x06"+"\x00\x00\x00\x00\x00\x00\x00\x07",
 		string(goldenUpdate.append(nil)))
 	require.Len(t, goldenUpdate.append(nil), updateBytes)
 	c := &cursor{b: goldenUpdate.append(nil)}

@@ -50,6 +50,7 @@ type replica struct {
 	// applying holds a token while a follower's change of the log is under way: it syncs, so
 	// that no lock may be held, and a role must not change meanwhile.
 	applying chan struct{}
+	deleting int // guarded by Partition.mu: calls that wait for followers to delete records
 }
 
 // SetRole is SetLeadership for a partition that has, or had, several replicas. It waits for what
@@ -78,7 +79,7 @@ func (p *Partition) SetRole(r Role) {
 	case rep.lead == nil || rep.lead.Epoch() != r.Epoch:
 		p.hw = p.log.HighWatermark()
 		rep.lead = replication.NewLeader(replication.Start{
-			Self: r.Self, LogEnd: p.log.LogEnd(), HighWatermark: p.hw, LagMs: r.LagMs,
+			Self: r.Self, LogStart: p.log.LogStart(), LogEnd: p.log.LogEnd(), HighWatermark: p.hw, LagMs: r.LagMs,
 		}, r.State, r.Clock())
 		p.log.RequestSync()
 	default:
@@ -190,10 +191,13 @@ func (p *Partition) Fetched(m replication.Member, at replication.Position) (repl
 		l.Forget(m)
 		return a, nil
 	}
-	if !l.Fetched(replication.Progress{Member: m, LogEnd: at.LogEnd, StableEnd: at.StableEnd}, p.log.LogEnd(), p.rep.role.Clock()) {
+	if !l.Fetched(replication.Progress{Member: m, LogEnd: at.LogEnd, StableEnd: at.StableEnd, LogStart: at.LogStart}, p.log.LogEnd(), p.rep.role.Clock()) {
 		return a, model.Errorf(model.Fenced, "node %d has no replica of partition %d of %q, or has registered again", m.ID, p.ID, p.Topic)
 	}
 	p.advanceLocked(p.log.StableEnd())
+	if p.rep.deleting > 0 {
+		p.wakeLocked()
+	}
 	if l.Due(m.ID) && p.rep.role.Due != nil {
 		p.rep.role.Due()
 	}
@@ -316,7 +320,7 @@ func (p *Partition) Position(epoch model.LeaderEpoch) (replication.Position, err
 	if err := p.followsLocked(epoch); err != nil {
 		return replication.Position{}, err
 	}
-	return replication.Position{Epoch: epoch, LogEnd: p.log.LogEnd(), LastEpoch: p.rep.log.LogEndEpoch(), StableEnd: p.log.StableEnd()}, nil
+	return replication.Position{Epoch: epoch, LogEnd: p.log.LogEnd(), LastEpoch: p.rep.log.LogEndEpoch(), StableEnd: p.log.StableEnd(), LogStart: p.log.LogStart()}, nil
 }
 
 // Fetch is what came of a fetch.
@@ -362,7 +366,14 @@ func (p *Partition) Apply(f *Fetch) error {
 	hw := p.hw
 	p.mu.Unlock()
 	if to := min(f.Answer.LogStart, hw); to > p.log.LogStart() {
-		return rep.log.AdvanceLogStart(to) // KIP-107: records deleted there are deleted here
+		if err := rep.log.AdvanceLogStart(to); err != nil { // KIP-107: records deleted there are deleted here
+			return err
+		}
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if rep.report != nil {
+			rep.report()
+		}
 	}
 	return nil
 }

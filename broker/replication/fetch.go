@@ -10,6 +10,7 @@ type Position struct {
 	LogEnd    model.Offset
 	LastEpoch model.LeaderEpoch // of its last batch; NoEpoch for an empty log
 	StableEnd model.Offset
+	LogStart  model.Offset // durable
 }
 
 // LeaderLog is what Serve asks of a leader's log; *log.Log is one.

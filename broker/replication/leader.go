@@ -38,7 +38,7 @@ type Proposal struct {
 // Progress is what a fetch, which Serve has found to fit the log, says of a follower.
 type Progress struct {
 	Member
-	LogEnd, StableEnd model.Offset
+	LogEnd, StableEnd, LogStart model.Offset
 }
 
 // follower is what the leader knows of one.
@@ -47,6 +47,7 @@ type follower struct {
 	known     bool // it has fetched in this leader epoch
 	logEnd    model.Offset
 	stableEnd model.Offset
+	logStart  model.Offset
 	// caughtUp is when it was caught up last, seenEnd and seenAt what the leader's log end was
 	// at its last fetch and when that was. Milliseconds.
 	caughtUp, seenAt int64
@@ -62,6 +63,7 @@ type Leader struct {
 	state     State
 	hw        model.Offset
 	followers map[model.BrokerID]*follower
+	deleted   model.Offset // who is in sync has no records below
 
 	pending *Proposal // whose end is not known
 	doubt   bool      // it got no answer: it may yet be committed, whatever later ones get
@@ -75,6 +77,7 @@ const retryAfter = 200
 // Start is where a leadership begins.
 type Start struct {
 	Self          model.BrokerID
+	LogStart      model.Offset
 	LogEnd        model.Offset
 	HighWatermark model.Offset
 	LagMs         int64 // replica.lag.time.max.ms
@@ -82,7 +85,7 @@ type Start struct {
 
 // NewLeader begins a leadership. Who is in sync gets the lag time to be heard of.
 func NewLeader(at Start, s State, now int64) *Leader {
-	l := &Leader{self: at.Self, lag: at.LagMs, start: at.LogEnd, hw: at.HighWatermark, state: s, followers: map[model.BrokerID]*follower{}}
+	l := &Leader{self: at.Self, lag: at.LagMs, deleted: at.LogStart, start: at.LogEnd, hw: at.HighWatermark, state: s, followers: map[model.BrokerID]*follower{}}
 	l.follow(now)
 	return l
 }
@@ -141,7 +144,7 @@ func (l *Leader) Fetched(p Progress, end model.Offset, now int64) bool {
 	if p.Epoch > f.epoch {
 		*f = follower{epoch: p.Epoch, caughtUp: f.caughtUp}
 	}
-	f.known, f.logEnd, f.stableEnd = true, p.LogEnd, p.StableEnd
+	f.known, f.logEnd, f.stableEnd, f.logStart = true, p.LogEnd, p.StableEnd, p.LogStart
 	synced := min(p.LogEnd, p.StableEnd)
 	switch {
 	case synced >= end:
@@ -276,9 +279,23 @@ func (l *Leader) lags(f *follower, end model.Offset, now int64) bool {
 	return now-f.caughtUp > l.lag
 }
 
-// mayJoin: everything that was acknowledged is synced there, and this leader's epoch has begun.
+// mayJoin: everything that was acknowledged is synced there, what was deleted is gone there, and
+// this leader's epoch has begun.
 func (l *Leader) mayJoin(f *follower) bool {
-	return f.known && f.epoch > 0 && f.stableEnd >= l.hw && f.stableEnd >= l.start
+	return f.known && f.epoch > 0 && f.stableEnd >= l.hw && f.stableEnd >= l.start && f.logStart >= l.deleted
+}
+
+// Deleted notes that the records below an offset are deleted, and reports whether they are at
+// every replica that may lead after this one (KIP-107).
+func (l *Leader) Deleted(below model.Offset) bool {
+	l.deleted = max(l.deleted, below)
+	for id, f := range l.followers {
+		joins := l.pending != nil && slices.ContainsFunc(l.pending.ISR, func(m Member) bool { return m.ID == id })
+		if (joins || slices.Contains(l.state.ISR, id)) && f.logStart < below {
+			return false
+		}
+	}
+	return true
 }
 
 // Due reports whether a follower's progress lets it join now.

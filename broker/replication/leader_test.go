@@ -209,3 +209,32 @@ func TestAnEarlierLifeOfANodeIsNotHeard(t *testing.T) {
 	l.Fetched(newer, 140, 5)
 	require.Equal(t, model.Offset(140), l.Advance(140, 2))
 }
+
+// KIP-107: what is deleted is deleted where the next leader may be.
+func TestWhatIsDeletedIsGoneAtWhoeverMayLead(t *testing.T) {
+	t.Parallel()
+	l := leading(1, 2)
+	at := func(id model.BrokerID, start model.Offset) {
+		p := from(id, 120, 120)
+		p.LogStart = start
+		require.True(t, l.Fetched(p, 120, 1))
+	}
+	at(2, 0)
+	require.False(t, l.Deleted(50))
+	at(2, 49)
+	require.False(t, l.Deleted(50))
+	at(2, 50)
+	require.True(t, l.Deleted(50))
+	at(3, 49)
+	_, ok := l.Propose(120, 1, nil)
+	require.False(t, ok, "it has what is deleted")
+	at(3, 50)
+	p, ok := l.Propose(120, 1, nil)
+	require.True(t, ok)
+	at(2, 60)
+	require.False(t, l.Deleted(60), "who is to join may lead soon")
+	l.Refused(p, 2)
+	require.True(t, l.Deleted(60))
+	l.Forget(Member{2, 5})
+	require.False(t, l.Deleted(60), "its log has to be compared anew")
+}

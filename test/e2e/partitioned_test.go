@@ -244,3 +244,31 @@ func TestAllNodesMayBeKilledAtOnceUnderLoad(t *testing.T) {
 	t.Log(report)
 	require.Empty(t, report.Wrong)
 }
+
+// What was deleted on one leader does not come back on the next, though that leads a moment later.
+func TestDeletedRecordsStayDeletedWhoeverLeads(t *testing.T) {
+	w, c := startWorld(t, faults.Setup{Nodes: 3}, "shortened", 1)
+	a := asked{t, w, c}
+	var want []string
+	for i := range 20 {
+		want = append(want, fmt.Sprint("value-", i))
+		require.True(t, ok(a.write(1+i%3, "shortened", want[i], 5*time.Second, "all")))
+	}
+	left := a.leader(1, "shortened")
+	other := 1 + left%3
+	x := c.At(other).Call(t.Context(), http.MethodPost, "/v1/topics/shortened/delete-records",
+		map[string]any{"partitions": []any{map[string]any{"partition": 0, "before_offset": 15}}})
+	require.True(t, x.OK(), "%s", &x)
+	w.Node(left).Kill()
+	ctx, cancel := context.WithTimeout(t.Context(), startLimit)
+	defer cancel()
+	path := "/v1/topics/shortened/partitions/0/records?offset=earliest&max_records=100"
+	var got page
+	require.NoError(t, c.Await(ctx, http.MethodGet, path, nil, &got))
+	var shown []string
+	for _, r := range storedAll(t, got.Records) {
+		shown = append(shown, string(r.Value))
+	}
+	require.Equal(t, want[15:], shown)
+	require.EqualValues(t, 15, storedAll(t, got.Records)[0].Offset)
+}

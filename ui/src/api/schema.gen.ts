@@ -6994,7 +6994,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            504: components["responses"]["Error504"];
+            /** @description `commit-unknown`: Whether the change was made is not known. `timeout`: The request timed out. */
+            504: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     listTopicGroups: {
