@@ -76,7 +76,7 @@ func parsePartition(s string) (topic string, partition int, err error) {
 		partition, err = strconv.Atoi(s[at+1:])
 	}
 	if at <= 0 || err != nil || partition < 0 {
-		return "", 0, fmt.Errorf("%q is not TOPIC/PARTITION, such as flights/0", s)
+		return "", 0, usagef("%q is not TOPIC/PARTITION, such as flights/0", s)
 	}
 	return s[:at], partition, nil
 }
@@ -85,7 +85,7 @@ func parsePartition(s string) (topic string, partition int, err error) {
 func parseMove(s string) (map[string]any, error) {
 	left, right, ok := strings.Cut(s, "=")
 	if !ok {
-		return nil, fmt.Errorf("%q is not TOPIC/PARTITION=BROKERS, such as flights/0=1,2,3", s)
+		return nil, usagef("%q is not TOPIC/PARTITION=BROKERS, such as flights/0=1,2,3", s)
 	}
 	topic, partition, err := parsePartition(left)
 	if err != nil {
@@ -95,7 +95,7 @@ func parseMove(s string) (map[string]any, error) {
 	for one := range strings.SplitSeq(right, ",") {
 		id, err := strconv.Atoi(one)
 		if err != nil {
-			return nil, fmt.Errorf("%q in %q is not the number of a broker", one, s)
+			return nil, usagef("%q in %q is not the number of a broker", one, s)
 		}
 		replicas = append(replicas, id)
 	}

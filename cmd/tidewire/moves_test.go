@@ -21,9 +21,11 @@ func TestMovesAreAskedForAndTheRefusedOnesNamed(t *testing.T) {
 	assert.Contains(t, errOut, "partition 7 of b/c: conflict (409): broker 3 is not online")
 	for _, bad := range []string{"a", "a=1", "a/x=1", "a/0=", "a/-1=1", "/0=1"} {
 		code, _, errOut := sh.run("", "reassignment", "create", bad)
-		assert.Equal(t, 1, code, bad)
+		assert.Equal(t, 2, code, bad)
 		assert.NotEmpty(t, errOut, bad)
 	}
+	code, _, _ = sh.run("", "election", "preferred", "orders")
+	assert.Equal(t, 2, code)
 	s.Reply("DELETE", "/v1/reassignments/b%2Fc/7", 204, "")
 	assert.Equal(t, "Cancelled the move of partition 7 of b/c\n", sh.ok("", "reassignment", "cancel", "b/c/7"))
 	s.Reply("POST", "/v1/elections", 200, `{"results":[]}`)
