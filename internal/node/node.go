@@ -224,7 +224,7 @@ func (n *Node) openStore(ctx context.Context) error {
 	n.storage = lifecycle.New(context.WithoutCancel(ctx))
 	n.onStop("the store's goroutines", stopGroup(n.storage))
 	store, err := log.OpenStore(log.StoreOptions{
-		FS: fsx.OS(), Dir: n.dir.Path(), Logger: n.logger, Group: n.storage, Now: n.now, SyncInterval: n.cfg.LogSyncInterval,
+		FS: fsx.OS(), Dir: n.dir.Path(), Logger: n.logger, Group: n.storage, Now: n.now, Monotonic: n.mono, SyncInterval: n.cfg.LogSyncInterval,
 		DedupeBufferBytes: max(int64(n.cfg.CompactionBuffer), 1<<20), MaxOpenFiles: openFiles, Inflation: n.inflation,
 		Room: n.roomForNewLog,
 	})
