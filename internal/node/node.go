@@ -99,7 +99,11 @@ type stop struct {
 // Start builds and starts a node; out gets the lines for the person who started it. On
 // an error everything that was started has been stopped again.
 func Start(ctx context.Context, cfg *config.Config, logger *slog.Logger, out io.Writer) (*Node, error) {
-	return StartWith(ctx, cfg, logger, out, Seams{Now: time.Now, Monotonic: sinceBoot})
+	now, err := wallClock()
+	if err != nil {
+		return nil, err
+	}
+	return StartWith(ctx, cfg, logger, out, Seams{Now: now, Monotonic: sinceBoot})
 }
 
 // Seams are what tests put in the place of the real thing.

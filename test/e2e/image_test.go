@@ -208,6 +208,9 @@ func TestAReleaseIsStaticNamedAndRepeatable(t *testing.T) {
 	version, err := exec.Command(filepath.Join(dist, name, "tidewire"), "--version").Output()
 	require.NoError(t, err)
 	require.Contains(t, string(version), "v0.0.0-test")
+	released, err := os.ReadFile(filepath.Join(dist, name, "tidewire"))
+	require.NoError(t, err)
+	require.NotContains(t, string(released), "FAULT_CLOCK", "nobody sets a released node's clock")
 
 	second, _ := build()
 	require.Equal(t, first, second, "the same sources give the same bytes")
