@@ -83,6 +83,8 @@ type Cluster struct {
 	grant        quorum.Grant      // guarded by foundingMu: what is on disk
 	founderWaits string            // guarded by foundingMu: what founding waits for
 
+	wasRegistered bool // by this data folder, in an earlier life
+
 	clusterID string
 	epoch     int64
 	stopping  atomic.Bool // this node is about to stop
@@ -136,6 +138,9 @@ func (c *Cluster) start(ctx context.Context) error {
 	if err := c.open(); err != nil {
 		return err
 	}
+	if err := c.lookBack(); err != nil {
+		return err
+	}
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 	first := c.net != nil && c.net.members != nil
@@ -151,7 +156,13 @@ func (c *Cluster) start(ctx context.Context) error {
 	if c.net != nil && !first {
 		c.startLoops(fail)
 	}
+	if err := c.checkPlace(); err != nil {
+		return err
+	}
 	if err := c.register(ctx); err != nil {
+		return err
+	}
+	if err := c.noteRegistered(); err != nil {
 		return err
 	}
 	return c.settled()
