@@ -348,6 +348,7 @@ func (n *Node) startServer(context.Context) error {
 	n.broker.RegisterMetrics(registry)
 	n.groups.RegisterMetrics(registry)
 	registerOpenFiles(registry, n.store)
+	registerClock(registry, n.cluster)
 	budget := inflight.New(max(int64(n.cfg.HTTPInflightBytes), 64<<20))
 	web.RegisterInflight(registry, budget)
 	metrics := web.NewMetrics(registry)

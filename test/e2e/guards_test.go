@@ -2,6 +2,8 @@ package e2e
 
 import (
 	"fmt"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -105,6 +107,7 @@ func TestWhatDoesNotBelongToAClusterDoesItNoHarm(t *testing.T) {
 		{"the data folder of another cluster", foreignFolder},
 		{"another cluster that gossips", twoClusters},
 		{"an empty disk under an old node id", wipedDisk},
+		{"a clock that is far off", clockFarOff},
 		{"a node that was removed", removedNode},
 	} {
 		ok := t.Run(x.name, func(t *testing.T) {
@@ -220,12 +223,57 @@ func wipedDisk(t *testing.T, g *guarded) {
 	said(t, n.proc, "another data folder")
 }
 
+// settable is a binary whose clock can be set.
+func settable(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "tidewire")
+	out, err := exec.Command("go", "build", "-buildvcs=false", "-tags", "faultinject", "-o", path, "tidewire/cmd/tidewire").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	return path
+}
+
+func clockFarOff(t *testing.T, g *guarded) {
+	n := g.stranger(t)
+	clock := filepath.Join(t.TempDir(), "clock")
+	require.NoError(t, os.WriteFile(clock, []byte("1h"), 0o600))
+	n.path, n.env = settable(t), []string{"TIDEWIRE_FAULT_CLOCK_OFFSET_FILE=" + clock}
+	n.start(t)
+	a := g.r.at[0]
+	isOff := func(id int, want time.Duration) func() bool {
+		return func() bool {
+			var v struct {
+				Offset *int64 `json:"clock_offset_ms"`
+			}
+			a.must(t, "GET", fmt.Sprint("/v1/brokers/", id), nil, &v)
+			return v.Offset != nil && (time.Duration(*v.Offset)*time.Millisecond-want).Abs() < 5*time.Second
+		}
+	}
+	said(t, n.proc, "the clock of this node is far from the other nodes'", "ahead=1h0m")
+	for id := range 4 {
+		eventually(t, startLimit, "nodes tell of their clocks", isOff(id+1, map[int]time.Duration{3: time.Hour}[id]))
+	}
+	require.Contains(t, g.nodes[1].must(t, a.token, "", "broker", "list"), "CLOCK_OFFSET_MS")
+	own := admin(t, n)
+	for range 20 {
+		own.must(t, "POST", "/v1/topics/flights/records", []byte(`{"records":[{"value":"by a node whose clock is wrong"}]}`), nil)
+	}
+	g.r.more(t)
+	require.NoError(t, os.WriteFile(clock, []byte("0s"), 0o600))
+	eventually(t, startLimit, "its clock is right", isOff(4, 0))
+	g.forget(t, n)
+}
+
+// forget stops the fourth node and removes it.
+func (g *guarded) forget(t *testing.T, n *node) {
+	t.Helper()
+	n.stop(t)
+	eventually(t, startLimit, "it is forgotten", func() bool { return g.nodes[0].cli(t, g.r.at[0].token, "", "broker", "remove", "4").code == 0 })
+}
+
 func removedNode(t *testing.T, g *guarded) {
 	n := g.stranger(t)
 	n.start(t)
-	a := g.r.at[0]
-	n.stop(t)
-	eventually(t, startLimit, "it is forgotten", func() bool { return g.nodes[0].cli(t, a.token, "", "broker", "remove", "4").code == 0 })
+	g.forget(t, n)
 	for range 2 {
 		n.spawn(t)
 		line := refusedAtStart(t, n)
