@@ -271,20 +271,18 @@ func (n *Node) startCluster(ctx context.Context) error {
 }
 
 func (n *Node) startAuth(ctx context.Context) error {
-	secret := n.cfg.ClusterKey.Bytes()
-	if secret == nil {
-		var err error
-		if secret, err = auth.LoadSecret(n.dir.Meta()); err != nil {
-			return err
-		}
-	}
-	sealer, err := auth.NewSealer(secret)
+	sealer, former, err := n.sealers()
 	if err != nil {
 		return err
 	}
 	n.auth = auth.New(auth.Config{Cluster: n.cluster, Sealer: sealer, Hasher: n.hasher, Logger: n.logger, Now: n.now})
 	cancel := n.cluster.Subscribe(func(_, _ *metadata.Image, d metadata.Delta) { n.auth.Tokens.Forget(&d) })
 	n.onStop("auth", func(context.Context) error { cancel(); return nil })
+	if former != nil {
+		if err := n.auth.Service.Reseal(ctx, former); err != nil {
+			return err
+		}
+	}
 	opened, err := n.auth.Service.Bootstrap(ctx, auth.FirstStart{AdminPassword: n.cfg.AdminPassword.Reveal(), Dev: n.cfg.Dev})
 	if err != nil {
 		return err
@@ -298,6 +296,22 @@ func (n *Node) startAuth(ctx context.Context) error {
 		n.logger.Info("the first administrator was created", "user", opened.AdminCreated)
 	}
 	return nil
+}
+
+// sealers are that of this node's secret and, where it has a cluster key and had none before, the
+// former one.
+func (n *Node) sealers() (now, former *auth.Sealer, err error) {
+	secret := n.cfg.ClusterKey.Bytes()
+	if secret == nil {
+		secret, err = auth.LoadSecret(n.dir.Meta())
+	} else {
+		former, err = auth.FormerSealer(n.dir.Meta())
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	now, err = auth.NewSealer(secret)
+	return now, former, err
 }
 
 func (n *Node) startBroker(ctx context.Context) error {
