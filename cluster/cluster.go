@@ -40,6 +40,9 @@ type Config struct {
 	GossipAddr string
 	Rack       string
 	Version    string // of the binary
+	// MetadataVersion is the newest that this binary knows; 0: metadata.CurrentMetadataVersion, for
+	// all but tests.
+	MetadataVersion metadata.MetadataVersion
 
 	ClusterName string // given to a new cluster
 	// BootstrapExpect: 1, and a node without state founds a cluster of its own; more, and it
@@ -125,6 +128,9 @@ func (cfg *Config) fillDefaults() {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
+	if cfg.MetadataVersion == 0 {
+		cfg.MetadataVersion = metadata.CurrentMetadataVersion
+	}
 	fatal, log := cfg.Fatal, cfg.Logger
 	cfg.Fatal = func(err error) {
 		log.Error("the metadata of this node has failed; it must stop", "error", err)
@@ -155,6 +161,9 @@ func (c *Cluster) start(ctx context.Context) error {
 	}
 	if c.net != nil && !first {
 		c.startLoops(fail)
+	}
+	if err := c.checkVersion(); err != nil {
+		return err
 	}
 	if err := c.checkPlace(); err != nil {
 		return err
