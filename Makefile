@@ -16,6 +16,9 @@ LINT  := $(TOOLS)/golangci-lint-$(GOLANGCI_LINT_VERSION)
 # Static and without paths of this machine, as a release is.
 GOBUILD := CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-X tidewire/internal/buildinfo.Version=$(VERSION)'
 
+# Whose clock tests may set; never released.
+FAULTINJECT := faultinject
+
 .PHONY: help preflight run cluster build ui ui-dev ui-check ui-browser ui-measure generate generate-check fmt-check vet lint archtest unit check e2e test sim faults soak bench scale bench-go release image clean
 
 help: ## list the targets
@@ -73,6 +76,7 @@ fmt-check:
 
 vet:
 	go vet ./...
+	go vet -tags $(FAULTINJECT) ./internal/config ./internal/node
 
 $(LINT):
 	@mkdir -p $(TOOLS)
@@ -97,6 +101,7 @@ RACE_API := Poll|Stream|Ends|Ended|AtOnce|OneOfMany|Fifty|Follow|Socket|Stops|Me
 
 unit: ## run the unit and API tests, with the race detector where things happen at once
 	go test -race -timeout 40m $$(go list ./... | grep -vxF "$$(go list $(E2E) ./test/api)")
+	go test -race -timeout 40m -tags $(FAULTINJECT) -run 'Offset|Injected' ./internal/config ./internal/node
 	go test -race -timeout 40m -parallel 4 -run '$(RACE_API)' ./test/api
 	go test -timeout 40m -parallel 4 ./test/api $$(grep -rl --include='*_test.go' testkit/racing . | xargs -n1 dirname | sort -u | grep -v test/api)
 
@@ -118,15 +123,16 @@ sim: preflight ## simulate the log engine with SEEDS seeds from FIRST on, power 
 
 # Faults of a cluster of real processes, as root: each kind alone for FAULTS_ALONE seconds, then
 # all mixed for FAULTS_SECONDS.
-FAULT_KINDS    := kill kill-all pause rolling full isolate pair deaf mute lossy slow
+FAULT_KINDS    := kill kill-all pause rolling full clock isolate pair deaf mute lossy slow
 FAULTS_NODES   ?= 3
 FAULTS_ALONE   ?= 120
 FAULTS_SECONDS ?= 1800
 FAULTS_SEED    ?= $(shell date +%Y%m%d%H%M%S)
-FAULTS := TIDEWIRE_BIN=$(CURDIR)/bin/tidewire FAULTS_SEED=$(FAULTS_SEED) go test -count=1 -timeout 2h -v -run TestAClusterUnderFaultsKeepsItsPromises ./test/e2e
+FAULTS := TIDEWIRE_BIN=$(CURDIR)/bin/tidewire-$(FAULTINJECT) FAULTS_SEED=$(FAULTS_SEED) go test -count=1 -timeout 2h -v -run TestAClusterUnderFaultsKeepsItsPromises ./test/e2e
 
 faults: build ## run a cluster of FAULTS_NODES real processes under faults, and judge what its clients saw; needs root, ip and iptables
 	@scripts/install-test-packages
+	$(GOBUILD) -tags $(FAULTINJECT) -o bin/tidewire-$(FAULTINJECT) ./cmd/tidewire
 	for kind in $(FAULT_KINDS); do FAULTS_NODES=$(FAULTS_NODES) FAULTS_SECONDS=$(FAULTS_ALONE) FAULTS_ONLY=$$kind $(FAULTS); done
 	FAULTS_NODES=$(FAULTS_NODES) FAULTS_SECONDS=$(FAULTS_SECONDS) $(FAULTS)
 

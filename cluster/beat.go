@@ -21,6 +21,10 @@ type beat struct {
 	Epoch       int64          `json:"epoch"`   // of its registration
 	Applied     uint64         `json:"applied"` // raft index
 	Stopping    bool           `json:"stopping,omitempty"`
+	// ClockAhead is by how many milliseconds the node's wall clock was ahead of the clock of the
+	// leader ClockOf, a storage id; "" says that it has not compared them.
+	ClockAhead int64  `json:"clock_ahead_ms"`
+	ClockOf    string `json:"clock_of"`
 
 	at time.Time // when the leader heard it, by its own monotonic clock
 }
@@ -29,6 +33,8 @@ type beat struct {
 type beatAnswer struct {
 	Epoch       int64  `json:"epoch"`
 	Incarnation uint64 `json:"incarnation"`
+	Wall        int64  `json:"wall_ms"`   // the leader's wall clock, Unix milliseconds
+	Median      int64  `json:"median_ms"` // how far the cluster's time is ahead of it
 }
 
 // beats are what this node has heard as the leader.
@@ -59,12 +65,15 @@ func (c *Cluster) heard(b beat) (beatAnswer, error) {
 	if registered == nil {
 		return beatAnswer{}, nil
 	}
+	now := time.Now() // and not Config.Now: only differences count, by the monotonic clock
 	if registered.StorageID == b.Storage {
-		// time.Now and not Config.Now: only differences count, by the monotonic clock.
-		b.at = time.Now()
+		b.at = now
 		c.net.beats.note(b)
 	}
-	return beatAnswer{Epoch: registered.Epoch, Incarnation: registered.Incarnation}, nil
+	return beatAnswer{
+		Epoch: registered.Epoch, Incarnation: registered.Incarnation,
+		Wall: c.cfg.Now().UnixMilli(), Median: c.net.beats.median(c.identityNow().StorageID, now).Milliseconds(),
+	}, nil
 }
 
 // ErrSuperseded says that another process was registered under this node's id.
@@ -97,6 +106,10 @@ func (c *Cluster) beatOnce(ctx context.Context) error {
 		Node: c.cfg.NodeID, Storage: c.identityNow().StorageID, Incarnation: c.incarnation, Epoch: c.epoch, Applied: c.fsm.Applied(),
 		Stopping: c.stopping.Load(),
 	}
+	var ahead time.Duration
+	b.ClockOf, ahead = c.net.clock.against()
+	b.ClockAhead = ahead.Milliseconds()
+	sent := time.Now()
 	var a beatAnswer
 	var err error
 	if leader == b.Storage {
@@ -111,6 +124,8 @@ func (c *Cluster) beatOnce(ctx context.Context) error {
 		c.cfg.Logger.Debug("the leader did not take a heartbeat", "error", err)
 	case a.Epoch > c.epoch && a.Incarnation != c.incarnation:
 		return fmt.Errorf("node %d: %w", c.cfg.NodeID, ErrSuperseded)
+	default:
+		c.checkClock(leader, a, time.Since(sent))
 	}
 	return nil
 }

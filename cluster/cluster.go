@@ -40,6 +40,9 @@ type Config struct {
 	GossipAddr string
 	Rack       string
 	Version    string // of the binary
+	// MetadataVersion is the newest that this binary knows; 0: metadata.CurrentMetadataVersion, for
+	// all but tests.
+	MetadataVersion metadata.MetadataVersion
 
 	ClusterName string // given to a new cluster
 	// BootstrapExpect: 1, and a node without state founds a cluster of its own; more, and it
@@ -83,6 +86,8 @@ type Cluster struct {
 	grant        quorum.Grant      // guarded by foundingMu: what is on disk
 	founderWaits string            // guarded by foundingMu: what founding waits for
 
+	wasRegistered bool // by this data folder, in an earlier life
+
 	clusterID string
 	epoch     int64
 	stopping  atomic.Bool // this node is about to stop
@@ -123,6 +128,9 @@ func (cfg *Config) fillDefaults() {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
+	if cfg.MetadataVersion == 0 {
+		cfg.MetadataVersion = metadata.CurrentMetadataVersion
+	}
 	fatal, log := cfg.Fatal, cfg.Logger
 	cfg.Fatal = func(err error) {
 		log.Error("the metadata of this node has failed; it must stop", "error", err)
@@ -134,6 +142,9 @@ func (cfg *Config) fillDefaults() {
 
 func (c *Cluster) start(ctx context.Context) error {
 	if err := c.open(); err != nil {
+		return err
+	}
+	if err := c.lookBack(); err != nil {
 		return err
 	}
 	ctx, fail := context.WithCancelCause(ctx)
@@ -151,7 +162,16 @@ func (c *Cluster) start(ctx context.Context) error {
 	if c.net != nil && !first {
 		c.startLoops(fail)
 	}
+	if err := c.checkVersion(); err != nil {
+		return err
+	}
+	if err := c.checkPlace(); err != nil {
+		return err
+	}
 	if err := c.register(ctx); err != nil {
+		return err
+	}
+	if err := c.noteRegistered(); err != nil {
 		return err
 	}
 	return c.settled()

@@ -36,6 +36,7 @@ type network struct {
 	ready   chan struct{} // closed when the node is registered
 	kick    chan struct{} // of the controller: something has changed
 	beats   beats
+	clock   clock
 
 	gossipKey []byte
 }

@@ -8,6 +8,7 @@ import (
 	"net"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -61,6 +62,9 @@ type nodeOptions struct {
 	key    []byte
 	fatal  func(error)
 	within time.Duration
+	now    func() time.Time
+
+	metadata metadata.MetadataVersion // the newest that it knows
 }
 
 // start starts a node and waits for it.
@@ -89,8 +93,8 @@ func (g *group) start(node int, o nodeOptions) (*cluster.Cluster, error) {
 	defer cancel()
 	c, err := cluster.Start(ctx, cluster.Config{
 		Dir: filepath.Join(g.root, o.dir), NodeID: model.BrokerID(node), ClusterName: "test", Version: "test", BootstrapExpect: o.expect,
-		Logger:  slog.New(slog.NewTextHandler(g.logs[node], &slog.HandlerOptions{Level: slog.LevelInfo})),
-		Fatal:   o.fatal,
+		Logger: slog.New(slog.NewTextHandler(g.logs[node], &slog.HandlerOptions{Level: slog.LevelInfo})),
+		Fatal:  o.fatal, Now: o.now, MetadataVersion: o.metadata,
 		Network: &cluster.Network{Key: o.key, Peer: l, PeerAdvertise: l.Addr().String(), GossipListen: g.gossip[node], Join: join},
 	})
 	if err == nil {
@@ -271,4 +275,93 @@ func TestWhatDoesNotBelongTogetherIsToldInOneLine(t *testing.T) {
 	require.Eventually(t, func() bool { return strings.Contains(g.logs[3].String(), "another cluster") }, 30*time.Second, 20*time.Millisecond)
 	require.Equal(t, 1, live(first))
 	require.Equal(t, 1, first.Voters())
+}
+
+// A clock that is far off is told by its node, whoever leads the quorum.
+func TestANodeWhoseClockIsFarOffSaysSo(t *testing.T) {
+	t.Parallel()
+	for _, off := range []int{1, 3} { // the first one founds, and leads
+		t.Run(fmt.Sprint("node ", off), func(t *testing.T) {
+			t.Parallel()
+			g := newGroup(t)
+			var ahead atomic.Int64
+			var nodes []*cluster.Cluster
+			for n := 1; n <= 3; n++ {
+				o := nodeOptions{now: time.Now}
+				if n == off {
+					o.now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+				}
+				if n == 1 {
+					o.expect = 1
+				} else {
+					o.join = []int{1}
+				}
+				nodes = append(nodes, g.must(n, o))
+			}
+			are := func(want time.Duration) func() bool {
+				return func() bool {
+					for i, c := range nodes {
+						got, known := c.ClockOffset()
+						if i+1 == off {
+							got -= want
+						}
+						if !known || got.Abs() > time.Second {
+							return false
+						}
+					}
+					return true
+				}
+			}
+			far := func() int {
+				return strings.Count(g.logs[off].String(), "level=WARN msg=\"the clock of this node is far from the other nodes'")
+			}
+			g.eventually("all agree", are(0))
+			ahead.Store(int64(time.Hour)) // not before there are three: of two nobody can tell which is wrong
+			g.eventually("one is an hour ahead", are(time.Hour))
+			g.eventually("it says so", func() bool { return far() > 0 })
+			require.Contains(t, g.logs[off].String(), "ahead=1h0m0s")
+			ahead.Store(0)
+			g.eventually("all agree", are(0))
+			g.eventually("it says so", func() bool { return strings.Contains(g.logs[off].String(), "agrees with the other nodes' again") })
+			require.Equal(t, 1, far(), "%s", g.logs[off])
+		})
+	}
+}
+
+// A node that was removed does not come in again with what it was, however often it is started.
+func TestARemovedNodeIsRefused(t *testing.T) {
+	t.Parallel()
+	g := newGroup(t)
+	first := g.must(1, nodeOptions{expect: 1})
+	second := g.must(2, nodeOptions{join: []int{1}})
+	stop(t, second)
+	g.eventually("it is fenced", func() bool { return first.Image().Broker(2).Fenced })
+	_, err := first.Propose(t.Context(), metadata.UnregisterBroker{ID: 2})
+	require.NoError(t, err)
+	for range 2 {
+		_, err = g.start(2, nodeOptions{join: []int{1}})
+		require.ErrorIs(t, err, cluster.ErrRemoved)
+		require.NotContains(t, err.Error(), "\n")
+		require.Nil(t, first.Image().Broker(2))
+		require.Equal(t, 1, first.Voters())
+	}
+	again := g.must(2, nodeOptions{join: []int{1}, dir: "node-2-empty"})
+	require.NotNil(t, again.Image().Broker(2), "with an empty folder it is a new one")
+}
+
+// An older version of the binary keeps out of a cluster whose metadata is newer.
+func TestAnOlderVersionKeepsOutOfNewerMetadata(t *testing.T) {
+	t.Parallel()
+	g := newGroup(t)
+	first := g.must(1, nodeOptions{expect: 1, metadata: metadata.CurrentMetadataVersion + 1})
+	_, err := g.start(2, nodeOptions{join: []int{1}})
+	require.ErrorIs(t, err, cluster.ErrNewerMetadata)
+	require.NotContains(t, err.Error(), "\n")
+	require.Nil(t, first.Image().Broker(2))
+	_, err = first.Propose(t.Context(), topicOf(1, 1))
+	require.NoError(t, err)
+	g.must(2, nodeOptions{join: []int{1}, dir: "newer", metadata: metadata.CurrentMetadataVersion + 1})
+	stop(t, first)
+	_, err = g.start(1, nodeOptions{expect: 1})
+	require.ErrorIs(t, err, cluster.ErrNewerMetadata, "nor does a node of it go back")
 }

@@ -28,6 +28,8 @@ var (
 	ErrLogMissing = errors.New("the metadata log is gone")
 	// ErrIdentityMissing: there is a log, but not whose.
 	ErrIdentityMissing = errors.New("the identity file is gone")
+	// ErrNewerMetadata: the cluster's metadata is of a version that this binary does not know.
+	ErrNewerMetadata = errors.New("the cluster's metadata is newer than this version of Tidewire")
 	// ErrNoCluster: there is no state, and the node may not found a cluster.
 	ErrNoCluster = errors.New("this node belongs to no cluster and may not found one alone")
 )
@@ -154,6 +156,15 @@ func (c *Cluster) settleID(ctx context.Context) error {
 	return c.net.members.SetCluster(id)
 }
 
+// checkVersion refuses to take part where others may decide by rules that this binary does not know.
+func (c *Cluster) checkVersion() error {
+	if v := c.Image().Cluster().MetadataVersion; v > c.cfg.MetadataVersion {
+		return fmt.Errorf("%w: it has version %d, and this one (%s) knows %d at most; start this node with the version that the others run",
+			ErrNewerMetadata, v, c.cfg.Version, c.cfg.MetadataVersion)
+	}
+	return nil
+}
+
 // giveID gives a new cluster its id, as its founder; others wait for that.
 func (c *Cluster) giveID(ctx context.Context) error {
 	if c.net != nil && (!c.quorum.IsLeader() || !c.quorum.IsSoleVoter()) {
@@ -166,7 +177,7 @@ func (c *Cluster) giveID(ctx context.Context) error {
 		return err
 	}
 	_, err := c.Propose(ctx, metadata.BootstrapCluster{
-		ClusterID: c.identityNow().ClusterID, Name: c.cfg.ClusterName, MetadataVersion: metadata.CurrentMetadataVersion,
+		ClusterID: c.identityNow().ClusterID, Name: c.cfg.ClusterName, MetadataVersion: c.cfg.MetadataVersion,
 		Now: metadata.MillisOf(c.cfg.Now()),
 	})
 	if err != nil && !model.HasCode(err, model.Conflict) {

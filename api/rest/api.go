@@ -35,8 +35,15 @@ type Cluster interface {
 type Process interface {
 	// Ready returns why the node does not serve yet; none means ready.
 	Ready() []string
-	// Disks asks nodes for the room of their disks; those that do not answer are left out.
-	Disks(ctx context.Context, nodes []model.BrokerID) map[model.BrokerID]Disk
+	// States asks nodes for what they tell of themselves; those that do not answer are left out, or
+	// tell nothing.
+	States(ctx context.Context, nodes []model.BrokerID) map[model.BrokerID]State
+}
+
+// State is what a node tells of itself.
+type State struct {
+	Disk          *Disk  // nil: not known
+	ClockOffsetMs *int64 // how far its clock is ahead of the cluster's time; nil: not known
 }
 
 // Disk is the room of a node's disk, in bytes. A total of 0 is not known.

@@ -54,6 +54,7 @@ type BrokerView struct {
 	Version       string      `json:"version"`
 	DiskFreeBytes *int64      `json:"disk_free_bytes" extensions:"x-nullable"` // null where the node does not answer
 	DiskBytes     *int64      `json:"disk_bytes" extensions:"x-nullable"`      // of the whole disk
+	ClockOffsetMs *int64      `json:"clock_offset_ms" extensions:"x-nullable"` // how far its clock is ahead of the median of the nodes' clocks; null where there is nothing to compare
 	StartedAt     *route.Time `json:"started_at" swaggertype:"string" format:"date-time" extensions:"x-nullable"`
 	Actions       []string    `json:"actions"`
 	ETag          string      `json:"etag"`
@@ -91,7 +92,7 @@ type brokerViews struct {
 	hasController bool
 	loads         map[model.BrokerID]load
 	actions       []string
-	disks         map[model.BrokerID]Disk
+	states        map[model.BrokerID]State
 }
 
 func (a *API) brokerViews(c *route.Call, img *metadata.Image) *brokerViews {
@@ -128,7 +129,9 @@ func (x *brokerViews) of(b *metadata.Broker) BrokerView {
 	case slices.Contains(x.voters, b.ID):
 		v.Role = "voter"
 	}
-	if d, known := x.disks[b.ID]; known {
+	state := x.states[b.ID]
+	v.ClockOffsetMs = state.ClockOffsetMs
+	if d := state.Disk; d != nil {
 		v.DiskFreeBytes = &d.Free
 		if d.Total > 0 {
 			v.DiskBytes = &d.Total
@@ -160,15 +163,15 @@ func (x *brokerViews) quorum() QuorumView {
 	return v
 }
 
-// askDisks asks for the room of nodes' disks; those that cannot be reached are left out.
-func (a *API) askDisks(ctx context.Context, x *brokerViews, nodes []*metadata.Broker) {
+// askStates asks nodes for what they tell of themselves; those that cannot be reached are left out.
+func (a *API) askStates(ctx context.Context, x *brokerViews, nodes []*metadata.Broker) {
 	var ids []model.BrokerID
 	for _, b := range nodes {
 		if x.seen[b.ID] {
 			ids = append(ids, b.ID)
 		}
 	}
-	x.disks = a.process.Disks(ctx, ids)
+	x.states = a.process.States(ctx, ids)
 }
 
 // getCluster gives the cluster at a glance.
@@ -194,7 +197,7 @@ func (a *API) getCluster(c *route.Call) error {
 	x := a.brokerViews(c, img)
 	v.Quorum, v.Actions = x.quorum(), x.actions
 	nodes := slices.Collect(img.Brokers())
-	a.askDisks(c.Request.Context(), x, nodes)
+	a.askStates(c.Request.Context(), x, nodes)
 	for _, b := range nodes {
 		v.Brokers = append(v.Brokers, x.of(b))
 	}
@@ -241,7 +244,7 @@ func (a *API) listBrokers(c *route.Call) error {
 	img := a.cluster.Image()
 	x := a.brokerViews(c, img)
 	l := route.Listing[*metadata.Broker, BrokerView]{
-		Ready: func(list []*metadata.Broker) { a.askDisks(c.Request.Context(), x, list) },
+		Ready: func(list []*metadata.Broker) { a.askStates(c.Request.Context(), x, list) },
 		Name:  func(b *metadata.Broker) string { return b.Host }, By: "host", View: x.of,
 		Sorts: map[string]func(*metadata.Broker) any{
 			"id":       func(b *metadata.Broker) any { return float64(b.ID) },
@@ -287,6 +290,6 @@ func (a *API) getBroker(c *route.Call) error {
 		}
 	}
 	x := a.brokerViews(c, a.cluster.Image())
-	a.askDisks(c.Request.Context(), x, []*metadata.Broker{b})
+	a.askStates(c.Request.Context(), x, []*metadata.Broker{b})
 	return c.Resource(http.StatusOK, b.ETag(), x.of(b))
 }

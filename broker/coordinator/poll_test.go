@@ -14,6 +14,7 @@ import (
 	"tidewire/broker"
 	"tidewire/broker/group"
 	"tidewire/internal/model"
+	"tidewire/storage/record"
 )
 
 // polled is a poll that goes on in the background.
@@ -578,5 +579,33 @@ func TestAChangeBetweenTwoPollsIsToldAtOnce(t *testing.T) {
 		require.NoError(t, p.err)
 		require.Equal(t, EndChanged, p.End)
 		require.Len(t, p.Assignment.Revoking, 1)
+	})
+}
+
+// A read that ends by an error has given what it has given: the cursor is behind that.
+func TestWhatWasGivenBeforeAReadFailedIsNotGivenAgain(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := newNode(t)
+		n.topic("t", 1)
+		for range 9 { // more than is read at once
+			n.produce("t", 0, strings.Repeat("x", 100_000))
+		}
+		m := n.join(joining("g", "t"))
+		pass(time.Second)
+		var offsets []model.Offset
+		res, err := n.Poll(t.Context(), m.request(time.Second), func(_ group.Held, r *record.Record, _ bool) {
+			if offsets = append(offsets, r.Offset); len(offsets) == 1 {
+				n.rights.closed.Store("t", true)
+				n.topic("other", 1) // a change of the metadata, as a rule would be
+				pass(time.Second)   // a read that takes long looks again
+			}
+		})
+		require.NoError(t, err)
+		require.NotEmpty(t, offsets)
+		require.Less(t, len(offsets), 9, "the read has failed in between")
+		n.rights.closed.Delete("t")
+		m.cursor = res.Cursor
+		g := m.poll(time.Second)
+		require.True(t, strings.HasPrefix(g.records[0], fmt.Sprintf("t/0/%d=", len(offsets))), g.records[0][:20])
 	})
 }

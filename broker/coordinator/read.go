@@ -269,11 +269,11 @@ func (x *polling) give(ctx context.Context, s *source, p *page, share page) (mor
 	x.out.Bytes += info.Bytes
 	p.records -= info.Records
 	p.bytes -= info.Bytes
+	moved := info.NextOffset > s.pos.Next
+	s.pos.Next = max(s.pos.Next, info.NextOffset) // what was given is behind the member, however the read ended
 	if err != nil {
 		return false, p.without(ctx, err)
 	}
-	moved := info.NextOffset > s.pos.Next
-	s.pos.Next = info.NextOffset
 	if req.Strict && !moved { // its next record is larger than what is left
 		return false, nil
 	}

@@ -428,6 +428,33 @@ type Prune struct {
 	Now Millis `json:"now"`
 }
 
+// Reseal replaces sealed values by the same under another secret, each where it is still what the
+// proposer has opened. No version changes: what is sealed stays what it was. Value: int, the number
+// of keys and users changed.
+type Reseal struct {
+	SigningKeys []ResealedKey  `json:"signing_keys"`
+	Users       []ResealedUser `json:"users"`
+}
+
+// Resealed is a value sealed anew; an empty From changes nothing.
+type Resealed struct {
+	From []byte `json:"from"`
+	To   []byte `json:"to"`
+}
+
+// ResealedKey is a signing key's private key.
+type ResealedKey struct {
+	KID     string   `json:"kid"`
+	Private Resealed `json:"private_key"`
+}
+
+// ResealedUser is a user's verifiers.
+type ResealedUser struct {
+	Name        string   `json:"name"`
+	SCRAMSHA256 Resealed `json:"scram_sha_256"`
+	SCRAMSHA512 Resealed `json:"scram_sha_512"`
+}
+
 // SetSetupToken opens the setup under a token, replacing an earlier one; an empty
 // hash closes it. It is refused as conflict once there is a user.
 type SetSetupToken struct {

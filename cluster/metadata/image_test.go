@@ -113,7 +113,7 @@ func TestKindsKeepTheirNames(t *testing.T) {
 		"create-acl", "delete-acls", "create-session", "rotate-session", "revoke-sessions", "create-api-token",
 		"delete-api-token", "add-signing-key", "prune", "set-setup-token", "allocate-producer-ids",
 		"renew-session", "use-ticket", "touch-api-tokens", "set-quota", "delete-quota", "fence-broker", "alter-partitions",
-		"alter-reassignments", "cancel-reassignments", "elect-leaders", "set-broker-state", "unregister-broker",
+		"alter-reassignments", "cancel-reassignments", "elect-leaders", "set-broker-state", "unregister-broker", "reseal",
 	}, got)
 }
 

@@ -72,6 +72,7 @@ var kindRows = []kindRow{
 	row(1, applyElectLeaders),
 	row(1, applySetBrokerState),
 	row(1, applyUnregisterBroker),
+	row(1, applyReseal),
 }
 
 var kindTable = func() map[Kind]kindRow {
@@ -118,6 +119,7 @@ func (CancelReassignments) Kind() Kind { return "cancel-reassignments" }
 func (ElectLeaders) Kind() Kind        { return "elect-leaders" }
 func (SetBrokerState) Kind() Kind      { return "set-broker-state" }
 func (UnregisterBroker) Kind() Kind    { return "unregister-broker" }
+func (Reseal) Kind() Kind              { return "reseal" }
 
 // MaxCommandBytes is the largest encoded command; a larger one is not proposed.
 const MaxCommandBytes = 4 << 20

@@ -100,6 +100,7 @@ func history() []Command {
 		SetQuota{User: "bob", Limits: QuotaLimits{RequestsPerS: limit(1)}},
 		DeleteUser{Name: "bob"},
 		DeleteACLs{Filter: ACLFields{Principal: "User:nobody"}},
+		Reseal{SigningKeys: []ResealedKey{{"k2", Resealed{[]byte("s2"), []byte("s3")}}}, Users: []ResealedUser{{Name: "nobody"}}},
 	)
 }
 

@@ -96,3 +96,18 @@ func replaceFile(dir, name string, content []byte) (err error) {
 	}
 	return errors.Join(d.Sync(), d.Close())
 }
+
+// registeredFile is there once the node was registered as a broker of its cluster. It is empty.
+const registeredFile = "registered"
+
+// SaveRegistered notes that the node was registered, over a power cut.
+func SaveRegistered(dir string) error { return replaceFile(dir, registeredFile, nil) }
+
+// LoadRegistered tells whether the node was ever registered.
+func LoadRegistered(dir string) (bool, error) {
+	_, err := os.Stat(filepath.Join(dir, registeredFile))
+	if errors.Is(err, os.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}

@@ -14,7 +14,7 @@ func (a *app) brokerCommand() *cobra.Command {
 		a.brokerCanStop(), a.brokerRemove())
 }
 
-var brokerColumns = []string{"id", "host", "rack", "state", "role", "leaders", "replicas", "version", "disk_free_bytes"}
+var brokerColumns = []string{"id", "host", "rack", "state", "role", "leaders", "replicas", "version", "disk_free_bytes", "clock_offset_ms"}
 
 func (a *app) brokerList() *cobra.Command {
 	return a.listCommand("list", "List brokers", "/v1/brokers", brokerColumns...)

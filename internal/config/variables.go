@@ -22,7 +22,7 @@ func foreign(name, value string) bool {
 	case AdminPasswordVariable, ServerVariable, TokenVariable:
 		return true
 	}
-	if strings.HasSuffix(name, "_PORT") && linkValue(value) {
+	if injects(name) || strings.HasSuffix(name, "_PORT") && linkValue(value) {
 		return true
 	}
 	service := regexp.MustCompile(`^TIDEWIRE(_[A-Z0-9_]+)?_(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)$`)

@@ -16,12 +16,17 @@ type nodeState struct {
 	DiskTotal int64 `json:"disk_total"`
 	// DiskReserve is what records and new partitions leave free.
 	DiskReserve int64 `json:"disk_reserve"`
-	Known       bool  `json:"known"`
+	Known       bool  `json:"known"` // the three above are
+	// ClockOffset is by how many milliseconds its clock is ahead of the cluster's time, where
+	// ClockKnown.
+	ClockOffset int64 `json:"clock_offset_ms"`
+	ClockKnown  bool  `json:"clock_known"`
 }
 
 func (n *Node) state() nodeState {
 	s, err := n.roomForRecords()
-	return nodeState{s.Free, s.Total, int64(n.cfg.DiskReserve), err == nil}
+	off, known := n.cluster.ClockOffset()
+	return nodeState{s.Free, s.Total, int64(n.cfg.DiskReserve), err == nil, off.Milliseconds(), known}
 }
 
 // answerCalls has calls of other nodes for what this one leads and looks after answered.
@@ -34,14 +39,21 @@ func (n *Node) answerCalls() {
 	n.onStop("calls of other nodes", func(context.Context) error { n.cluster.AnswerCalls(nil); return nil })
 }
 
-// disksTime is how long nodes have to tell of their disks.
-const disksTime = time.Second
+// statesTime is how long nodes have to tell of themselves.
+const statesTime = time.Second
 
-// Disks asks nodes, all at a time, for the room on their disks; it is part of rest.Process.
-func (n *Node) Disks(ctx context.Context, nodes []model.BrokerID) map[model.BrokerID]rest.Disk {
-	out := map[model.BrokerID]rest.Disk{}
+// States asks nodes for what they tell of themselves; it is part of rest.Process.
+func (n *Node) States(ctx context.Context, nodes []model.BrokerID) map[model.BrokerID]rest.State {
+	out := map[model.BrokerID]rest.State{}
 	for id, s := range n.states(ctx, nodes) {
-		out[id] = rest.Disk{Free: s.DiskFree, Total: s.DiskTotal}
+		var x rest.State
+		if s.Known {
+			x.Disk = &rest.Disk{Free: s.DiskFree, Total: s.DiskTotal}
+		}
+		if s.ClockKnown {
+			x.ClockOffsetMs = &s.ClockOffset
+		}
+		out[id] = x
 	}
 	return out
 }
@@ -54,7 +66,7 @@ const newReplicaBytes = 32 << 10
 // that does not answer counts as having room: it opens what it gets once there is.
 func (n *Node) withoutRoom(ctx context.Context, nodes []model.BrokerID, each int) (full []model.BrokerID) {
 	for id, s := range n.states(ctx, nodes) {
-		if s.DiskFree-int64(each)*newReplicaBytes < s.DiskReserve {
+		if s.Known && s.DiskFree-int64(each)*newReplicaBytes < s.DiskReserve {
 			full = append(full, id)
 		}
 	}
@@ -63,7 +75,7 @@ func (n *Node) withoutRoom(ctx context.Context, nodes []model.BrokerID, each int
 
 // states asks nodes, all at a time; those that do not answer in time are left out.
 func (n *Node) states(ctx context.Context, nodes []model.BrokerID) map[model.BrokerID]nodeState {
-	ctx, cancel := context.WithTimeout(ctx, disksTime)
+	ctx, cancel := context.WithTimeout(ctx, statesTime)
 	defer cancel()
 	states := make([]nodeState, len(nodes))
 	var wg sync.WaitGroup
@@ -73,7 +85,7 @@ func (n *Node) states(ctx context.Context, nodes []model.BrokerID) map[model.Bro
 			continue
 		}
 		wg.Add(1)
-		asked := n.group.Go("disks", func(context.Context) {
+		asked := n.group.Go("states", func(context.Context) {
 			defer wg.Done()
 			states[i], _ = forward.Ask[struct{}, nodeState](ctx, n.cluster, id, forward.MethodNode, struct{}{}) // else it is left out
 		})
@@ -84,7 +96,7 @@ func (n *Node) states(ctx context.Context, nodes []model.BrokerID) map[model.Bro
 	wg.Wait()
 	out := map[model.BrokerID]nodeState{}
 	for i, s := range states {
-		if s.Known {
+		if s.Known || s.ClockKnown {
 			out[nodes[i]] = s
 		}
 	}

@@ -99,7 +99,11 @@ type stop struct {
 // Start builds and starts a node; out gets the lines for the person who started it. On
 // an error everything that was started has been stopped again.
 func Start(ctx context.Context, cfg *config.Config, logger *slog.Logger, out io.Writer) (*Node, error) {
-	return StartWith(ctx, cfg, logger, out, Seams{Now: time.Now, Monotonic: sinceBoot})
+	now, err := wallClock()
+	if err != nil {
+		return nil, err
+	}
+	return StartWith(ctx, cfg, logger, out, Seams{Now: now, Monotonic: sinceBoot})
 }
 
 // Seams are what tests put in the place of the real thing.
@@ -224,7 +228,7 @@ func (n *Node) openStore(ctx context.Context) error {
 	n.storage = lifecycle.New(context.WithoutCancel(ctx))
 	n.onStop("the store's goroutines", stopGroup(n.storage))
 	store, err := log.OpenStore(log.StoreOptions{
-		FS: fsx.OS(), Dir: n.dir.Path(), Logger: n.logger, Group: n.storage, Now: n.now, SyncInterval: n.cfg.LogSyncInterval,
+		FS: fsx.OS(), Dir: n.dir.Path(), Logger: n.logger, Group: n.storage, Now: n.now, Monotonic: n.mono, SyncInterval: n.cfg.LogSyncInterval,
 		DedupeBufferBytes: max(int64(n.cfg.CompactionBuffer), 1<<20), MaxOpenFiles: openFiles, Inflation: n.inflation,
 		Room: n.roomForNewLog,
 	})
@@ -267,20 +271,18 @@ func (n *Node) startCluster(ctx context.Context) error {
 }
 
 func (n *Node) startAuth(ctx context.Context) error {
-	secret := n.cfg.ClusterKey.Bytes()
-	if secret == nil {
-		var err error
-		if secret, err = auth.LoadSecret(n.dir.Meta()); err != nil {
-			return err
-		}
-	}
-	sealer, err := auth.NewSealer(secret)
+	sealer, former, err := n.sealers()
 	if err != nil {
 		return err
 	}
 	n.auth = auth.New(auth.Config{Cluster: n.cluster, Sealer: sealer, Hasher: n.hasher, Logger: n.logger, Now: n.now})
 	cancel := n.cluster.Subscribe(func(_, _ *metadata.Image, d metadata.Delta) { n.auth.Tokens.Forget(&d) })
 	n.onStop("auth", func(context.Context) error { cancel(); return nil })
+	if former != nil {
+		if err := n.auth.Service.Reseal(ctx, former); err != nil {
+			return err
+		}
+	}
 	opened, err := n.auth.Service.Bootstrap(ctx, auth.FirstStart{AdminPassword: n.cfg.AdminPassword.Reveal(), Dev: n.cfg.Dev})
 	if err != nil {
 		return err
@@ -294,6 +296,22 @@ func (n *Node) startAuth(ctx context.Context) error {
 		n.logger.Info("the first administrator was created", "user", opened.AdminCreated)
 	}
 	return nil
+}
+
+// sealers are that of this node's secret and, where it has a cluster key and had none before, the
+// former one.
+func (n *Node) sealers() (now, former *auth.Sealer, err error) {
+	secret := n.cfg.ClusterKey.Bytes()
+	if secret == nil {
+		secret, err = auth.LoadSecret(n.dir.Meta())
+	} else {
+		former, err = auth.FormerSealer(n.dir.Meta())
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	now, err = auth.NewSealer(secret)
+	return now, former, err
 }
 
 func (n *Node) startBroker(ctx context.Context) error {
@@ -344,6 +362,7 @@ func (n *Node) startServer(context.Context) error {
 	n.broker.RegisterMetrics(registry)
 	n.groups.RegisterMetrics(registry)
 	registerOpenFiles(registry, n.store)
+	registerClock(registry, n.cluster)
 	budget := inflight.New(max(int64(n.cfg.HTTPInflightBytes), 64<<20))
 	web.RegisterInflight(registry, budget)
 	metrics := web.NewMetrics(registry)

@@ -323,3 +323,45 @@ func TestAnIndexKnowsWhatItsLogHasThroughPowerCuts(t *testing.T) {
 		})
 	})
 }
+
+// A wall clock that is hours off, or was set, forgets no key: neither that of the node which was
+// asked, whose time is in the stamp, nor that of the one which has the log.
+func TestAWrongWallClockForgetsNoKeyEarly(t *testing.T) {
+	t.Parallel()
+	const hour, window = 3_600_000, 300_000
+	steady := int64(1_000)
+	x := NewIndex(nil)
+	x.SetWindow(window)
+	x.SetSteady(func() int64 { return steady })
+	now := int64(10 * hour)
+	x.push(Entry{Stamp: stamp(1, now-hour, 2), Base: 0}) // of a node that is behind
+	x.push(Entry{Stamp: stamp(2, now, 2), Base: 2})
+	has := func(wall int64) (n int) {
+		for k := range byte(2) {
+			if _, ok := x.Find(Key{k + 1}, wall); ok {
+				n++
+			}
+		}
+		return n
+	}
+	for _, wall := range []int64{now, now + hour, now - hour} {
+		x.Expire(wall)
+		require.Equal(t, 2, has(wall))
+	}
+	steady += window - 1
+	x.Truncate(4)
+	x.Expire(now + hour)
+	require.Equal(t, 2, has(now+hour))
+	steady++
+	require.Equal(t, 1, has(now+window-1), "by both clocks")
+	x.Expire(now + window)
+	require.Zero(t, x.Len())
+
+	x.push(Entry{Stamp: stamp(3, now, 2), Base: 4})
+	x.push(Entry{Stamp: stamp(4, now, 2), Base: 6})
+	steady += window / 2
+	x.Truncate(6) // which makes the index anew, and its entries no younger
+	steady += window / 2
+	x.Expire(now + window)
+	require.Zero(t, x.Len())
+}

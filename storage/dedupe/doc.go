@@ -21,6 +21,11 @@
 //     a repeat finds its partitions by it, though the topic has grown meanwhile. And it has the
 //     time of the request, which the window counts from on every replica alike, and which
 //     records without a timestamp have.
+//   - An entry counts while its window has not passed by either of two clocks: the wall clock
+//     since the request, and a steady one since this process took the entry in. So a wall clock
+//     that is wrong, of the node that was asked or of the one that has the log, forgets nothing
+//     early. After a restart, or where a follower takes over, keys count for longer than their
+//     window.
 //   - Entries outlive their records: retention and compaction may take those away within the
 //     window. So the file is written before they do.
 //   - Where there is no room left, no further key is taken (Full) until others are forgotten.

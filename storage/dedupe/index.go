@@ -36,12 +36,19 @@ func (b *Budget) Used() int64 { return b.used.Load() }
 // blockSize is how many entries lie together.
 const blockSize = 256
 
-type block [blockSize]Entry
+type block [blockSize]kept
+
+// kept is an entry in memory.
+type kept struct {
+	Entry
+	since int64 // when this process took it in, ms by the steady clock
+}
 
 // Index finds the entries of one log by their keys. Its owner's mutex guards it.
 type Index struct {
 	budget *Budget
 	window int64 // ms
+	steady func() int64
 
 	blocks []*block       // replaced when its front goes, else only grows
 	first  int            // entries of blocks[0] that are forgotten
@@ -70,10 +77,15 @@ func NewIndex(b *Budget) *Index {
 // SetWindow says for how long entries count, in ms.
 func (x *Index) SetWindow(ms int64) { x.window = ms }
 
+// SetSteady gives the index a clock in ms that nobody sets. With it an entry counts for the window
+// from when this process took it in, whatever wall clocks say: a node's that is hours off, or was
+// set, would have every repeat stored again.
+func (x *Index) SetSteady(clock func() int64) { x.steady = clock }
+
 // Len is the number of entries, forgotten ones left out.
 func (x *Index) Len() int { return x.n }
 
-func (x *Index) at(i int) *Entry {
+func (x *Index) at(i int) *kept {
 	i += x.first
 	return &x.blocks[i/blockSize][i%blockSize]
 }
@@ -97,6 +109,14 @@ func (x *Index) Enter(b *record.Batch) {
 
 // push appends an entry, which must lie behind those that are there.
 func (x *Index) push(e Entry) {
+	k := kept{Entry: e}
+	if x.steady != nil {
+		k.since = x.steady()
+	}
+	x.put(k)
+}
+
+func (x *Index) put(e kept) {
 	if x.n > 0 && x.at(x.n-1).End() > e.Base {
 		return
 	}
@@ -119,14 +139,16 @@ func (x *Index) Find(k Key, now int64) (Entry, bool) {
 		return Entry{}, false
 	}
 	e := x.at(int(num-x.base) - x.first)
-	return *e, !x.passed(e, now)
+	return e.Entry, !x.passed(e, now)
 }
 
-// passed reports whether an entry counts no more. One of the future, which a clock that was
-// set back has left, counts.
-func (x *Index) passed(e *Entry, now int64) bool { return x.Passed(e.Time, now) }
+// passed reports whether an entry counts no more, by both clocks. One of the future, which a clock
+// that was set back has left, counts.
+func (x *Index) passed(e *kept, now int64) bool {
+	return x.Passed(e.Time, now) && (x.steady == nil || x.Passed(e.since, x.steady()))
+}
 
-// Passed reports whether a key of a time counts no more. Both are in ms.
+// Passed reports whether a key of a time counts no more. Both are in ms, by one clock.
 func (x *Index) Passed(t, now int64) bool { return now-t >= x.window }
 
 // Expire forgets the oldest entries as long as their window has passed. now is in ms.
@@ -180,13 +202,13 @@ func (x *Index) Clear() { x.rebuild(0) }
 // rebuild keeps the first n entries, in memory of their own: a View may hold the old one. An
 // older entry of a key is its newest again.
 func (x *Index) rebuild(n int) {
-	kept := make([]Entry, 0, n)
+	left := make([]kept, 0, n)
 	for i := range n {
-		kept = append(kept, *x.at(i))
+		left = append(left, *x.at(i))
 	}
 	x.Release()
-	for _, e := range kept {
-		x.push(e)
+	for _, e := range left {
+		x.put(e)
 	}
 	x.version++
 }

@@ -74,11 +74,12 @@ type StoreOptions struct {
 	Logger             *slog.Logger
 	Group              *lifecycle.Group // owns the store's goroutines
 	Now                func() time.Time
-	SyncInterval       time.Duration // dirty logs without a waiter are synced this often; default 2 ms
-	CheckpointInterval time.Duration // default 1 s
-	TrashDelay         time.Duration // how long removed folders stay in Dir/trash; default 60 s
-	Tuning             Tuning        // until Tune says otherwise
-	MaxInflate         int           // bytes that one compressed batch may inflate to in a seek by time or in compaction; default record.MaxInflated
+	Monotonic          func() time.Duration // a clock that nobody sets; nil: keys of Idempotency-Keys age by Now alone
+	SyncInterval       time.Duration        // dirty logs without a waiter are synced this often; default 2 ms
+	CheckpointInterval time.Duration        // default 1 s
+	TrashDelay         time.Duration        // how long removed folders stay in Dir/trash; default 60 s
+	Tuning             Tuning               // until Tune says otherwise
+	MaxInflate         int                  // bytes that one compressed batch may inflate to in a seek by time or in compaction; default record.MaxInflated
 	// Inflation is the memory for large batches in seeks by time, which come in numbers; of
 	// compaction, which has one batch at a time, it is not. nil: without limit.
 	Inflation *record.Budget

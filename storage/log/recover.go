@@ -38,6 +38,9 @@ type recovery struct {
 
 func (s *Store) newLog(key logKey, name string, cfg Config) *Log {
 	l := &Log{store: s, key: key, name: name, dir: path.Join(s.path(topicsDir), name), cfg: cfg, keys: dedupe.NewIndex(s.keyBudget)}
+	if steady := s.o.Monotonic; steady != nil {
+		l.keys.SetSteady(func() int64 { return steady().Milliseconds() })
+	}
 	l.keys.SetWindow(cfg.DedupeWindowMs)
 	l.member = syncer.NewMember(l.sync, l.tell)
 	l.caching.Store(cfg.WriteCaching)

@@ -65,7 +65,7 @@ func TestWebSocketHandshakes(t *testing.T) {
 type notReady struct{}
 
 func (notReady) Ready() []string { return []string{"the node is starting or stopping", "and more"} }
-func (notReady) Disks(context.Context, []model.BrokerID) map[model.BrokerID]rest.Disk {
+func (notReady) States(context.Context, []model.BrokerID) map[model.BrokerID]rest.State {
 	return nil
 }
 

@@ -1,12 +1,14 @@
 package e2e
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -158,4 +160,68 @@ func TestANodeThatWaitsForItsClusterSaysSo(t *testing.T) {
 	require.Equal(t, http.StatusServiceUnavailable, code)
 	require.Contains(t, body, "leader-unavailable")
 	n.stop(t)
+}
+
+// What one node has answered that it has made is there at any other node at once, and a topic that
+// was deleted is not: in many rounds, several at a time, so that nodes are behind each other.
+func TestNoNodeIsBehindWhatAnotherHasAnswered(t *testing.T) {
+	t.Parallel()
+	nodes := threeNodes(t)
+	const makers, topics, users = 4, 40, 8
+	token := admin(t, nodes[0]).token
+	at := func(i int) *api {
+		a := newAPI(t, nodes[i%3])
+		a.token = token
+		return a
+	}
+	record := []byte(`{"records":[{"value":"x"}]}`)
+	var group sync.WaitGroup
+	wrong := make(chan string, makers*(topics+users))
+	for m := range makers {
+		here, there, third := at(m), at(m+1), at(m+2)
+		group.Go(func() {
+			call := func(a *api, want int, method, path string, body any) bool {
+				status, answer, err := a.try(method, path, body)
+				if err != nil || status != want {
+					wrong <- fmt.Sprintf("maker %d: %s %s: %d instead of %d, %v: %s", m, method, path, status, want, err, answer)
+				}
+				return err == nil && status == want
+			}
+			for i := range topics {
+				here, there, third = there, third, here
+				name := fmt.Sprint("t-", m, "-", i)
+				ok := call(here, 201, "POST", "/v1/topics", map[string]any{"name": name}) &&
+					call(there, 200, "POST", "/v1/topics/"+name+"/records", record) &&
+					call(third, 200, "POST", "/v1/topics/"+name+"/partitions/0/records", record) &&
+					call(third, 204, "DELETE", "/v1/topics/"+name, nil) &&
+					call(here, 404, "POST", "/v1/topics/"+name+"/records", record)
+				if !ok {
+					return
+				}
+			}
+			for i := range users {
+				here, there, third = there, third, here
+				who := map[string]any{"username": fmt.Sprint("u-", m, "-", i), "password": "correct horse battery"}
+				if !call(here, 201, "POST", "/v1/users", who) {
+					return
+				}
+				status, answer, err := (&api{n: there.n, http: there.http}).try("POST", "/v1/auth/login", who)
+				var got struct {
+					Token string `json:"access_token"`
+				}
+				if err != nil || status != 200 || json.Unmarshal(answer, &got) != nil {
+					wrong <- fmt.Sprintf("maker %d: the login of user %d: %d, %v: %s", m, i, status, err, answer)
+					return
+				}
+				if own := (&api{n: third.n, http: third.http, token: got.Token}); !call(own, 200, "GET", "/v1/auth/me", nil) {
+					return
+				}
+			}
+		})
+	}
+	group.Wait()
+	close(wrong)
+	for w := range wrong {
+		t.Error(w)
+	}
 }

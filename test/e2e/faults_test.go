@@ -76,7 +76,7 @@ func TestAClusterUnderFaultsKeepsItsPromises(t *testing.T) {
 	for _, k := range strings.FieldsFunc(os.Getenv(faultKinds), func(r rune) bool { return r == ',' }) {
 		cfg.Only = append(cfg.Only, faults.Kind(k))
 	}
-	t.Logf("%d nodes, %s of faults, seed %d; the clock is left alone: no build of the binary has it injected", cfg.Nodes, cfg.Time, cfg.Seed)
+	t.Logf("%d nodes, %s of faults, seed %d; clocks are set: %t", cfg.Nodes, cfg.Time, cfg.Seed, faults.Injects(binary))
 	report, err := faults.Run(context.Background(), cfg)
 	require.NoError(t, err)
 	t.Log(report)

@@ -115,37 +115,115 @@ func requirePage(t *testing.T, url string) {
 	http.DefaultClient.CloseIdleConnections()
 }
 
-func TestTheComposeFileIsOfThisNode(t *testing.T) {
-	t.Parallel()
-	raw, err := os.ReadFile("../../docker/compose.yml")
+// composed is what a compose file says of its services.
+type composed struct {
+	Services map[string]struct {
+		Build       struct{ Context, Dockerfile string }
+		Environment map[string]string
+		Ports       []string
+		Volumes     []string
+	}
+	Volumes map[string]any
+}
+
+// readCompose reads a compose file of the folder docker and looks that its services are built from
+// what is there, and keep their data in the image's volume, each in one of its own.
+func readCompose(t *testing.T, name string) (f composed) {
+	t.Helper()
+	raw, err := os.ReadFile(filepath.Join("../../docker", name))
 	require.NoError(t, err)
-	var f struct {
-		Services map[string]struct {
-			Build       struct{ Context, Dockerfile string }
-			Environment map[string]string
-			Volumes     []string
-		}
-		Volumes map[string]any
-	}
 	require.NoError(t, yaml.Unmarshal(raw, &f))
-	require.Len(t, f.Services, 1)
-	s := f.Services["tidewire"]
-	require.FileExists(t, filepath.Join("../../docker", s.Build.Context, s.Build.Dockerfile))
-	home := t.TempDir()
-	var env []string
-	for name := range s.Environment {
-		env = append(env, name+"=compose test")
-	}
-	r := runEnv(t, append(plainEnv(home), env...), strings.NewReader(""), "config", "--data-dir", filepath.Join(home, "data"))
-	require.Zero(t, r.code, "a node knows these settings: %s", r.err)
-	for _, v := range s.Volumes {
-		name, target, _ := strings.Cut(v, ":")
-		require.Contains(t, f.Volumes, name)
+	taken := map[string]bool{}
+	for _, s := range f.Services {
+		require.FileExists(t, filepath.Join("../../docker", s.Build.Context, s.Build.Dockerfile))
+		require.Len(t, s.Volumes, 1)
+		volume, target, _ := strings.Cut(s.Volumes[0], ":")
+		require.Contains(t, f.Volumes, volume)
+		require.False(t, taken[volume], "%s is one node's", volume)
+		taken[volume] = true
 		declared := false
 		for _, i := range instructions(t, "../../docker/Dockerfile") {
 			declared = declared || i.verb == "VOLUME" && i.rest == target
 		}
 		require.True(t, declared, "%s is the image's volume", target)
+	}
+	return f
+}
+
+func TestTheComposeFileIsOfThisNode(t *testing.T) {
+	t.Parallel()
+	f := readCompose(t, "compose.yml")
+	require.Len(t, f.Services, 1)
+	home := t.TempDir()
+	var env []string
+	for name := range f.Services["tidewire"].Environment {
+		env = append(env, name+"=compose test")
+	}
+	r := runEnv(t, append(plainEnv(home), env...), strings.NewReader(""), "config", "--data-dir", filepath.Join(home, "data"))
+	require.Zero(t, r.code, "a node knows these settings: %s", r.err)
+}
+
+// The compose file of a cluster makes one: its settings run three nodes here, with addresses of this
+// machine in the place of the containers'.
+func TestTheComposeFileOfAClusterMakesOne(t *testing.T) {
+	t.Parallel()
+	f := readCompose(t, "compose.cluster.yml")
+	require.Len(t, f.Services, 3)
+	key := strings.TrimSpace(runEnv(t, plainEnv(t.TempDir()), nil, "cluster", "keygen").out)
+	here := map[string]string{}
+	for name, s := range f.Services {
+		_, port, ok := strings.Cut(s.Environment["TIDEWIRE_GOSSIP_LISTEN"], ":")
+		require.True(t, ok)
+		here[name+":"+port] = freeAddress(t)
+	}
+	var nodes []*node
+	at := map[string]bool{}
+	for name, s := range f.Services {
+		n := newNode(t)
+		require.Len(t, s.Ports, 1)
+		outside, inside, _ := strings.Cut(strings.TrimPrefix(s.Ports[0], "127.0.0.1:"), ":")
+		require.Equal(t, "8080", inside)
+		require.Equal(t, "127.0.0.1:"+outside, s.Environment["TIDEWIRE_HTTP_ADVERTISE"], "clients are told where they reach it")
+		require.False(t, at[outside])
+		at[outside] = true
+		n.args = nil
+		for variable, value := range s.Environment {
+			switch variable {
+			case "TIDEWIRE_ADMIN_PASSWORD":
+				require.True(t, strings.HasPrefix(value, "${"+variable+":?"), value)
+				value = "correct horse battery"
+			case "TIDEWIRE_CLUSTER_KEY":
+				require.True(t, strings.HasPrefix(value, "${"+variable+":?"), value)
+				value = key
+			case "TIDEWIRE_JOIN":
+				var join []string
+				for _, a := range strings.Split(value, ",") {
+					require.Contains(t, here, a, "it is a service of the file, at its port of gossip")
+					join = append(join, here[a])
+				}
+				value = strings.Join(join, ",")
+			case "TIDEWIRE_GOSSIP_LISTEN":
+				_, port, _ := strings.Cut(value, ":")
+				n.args = append(n.args, "--gossip-listen", here[name+":"+port]) // in the place of newNode's
+				continue
+			case "TIDEWIRE_PEER_LISTEN":
+				require.True(t, strings.HasPrefix(value, "0.0.0.0:"), value)
+				continue
+			}
+			n.env = append(n.env, variable+"="+value)
+		}
+		n.spawn(t)
+		nodes = append(nodes, n)
+	}
+	for _, n := range nodes {
+		n.awaitReady(t)
+		a := login(t, n, "admin", "correct horse battery")
+		var v clusterView
+		eventually(t, startLimit, "all see all", func() bool {
+			v = clusterView{}
+			a.must(t, "GET", "/v1/cluster", nil, &v)
+			return v.states() == "1online 2online 3online"
+		})
 	}
 }
 
@@ -208,6 +286,9 @@ func TestAReleaseIsStaticNamedAndRepeatable(t *testing.T) {
 	version, err := exec.Command(filepath.Join(dist, name, "tidewire"), "--version").Output()
 	require.NoError(t, err)
 	require.Contains(t, string(version), "v0.0.0-test")
+	released, err := os.ReadFile(filepath.Join(dist, name, "tidewire"))
+	require.NoError(t, err)
+	require.NotContains(t, string(released), "FAULT_CLOCK", "nobody sets a released node's clock")
 
 	second, _ := build()
 	require.Equal(t, first, second, "the same sources give the same bytes")

@@ -184,11 +184,12 @@ func checkMoved(t *testing.T, r *replicated, a *api, nodes []*node) {
 	}
 }
 
-// TestOneNodeBecomesThreeUnderLoad has a node with data, a user and a group grow to a cluster of
-// three, whose internal topics get three replicas by themselves; and then it is killed.
+// TestOneNodeBecomesThreeUnderLoad has a node with data, a user and a group, which began without a
+// cluster key, grow to a cluster of three, whose internal topics get three replicas by themselves;
+// and then it is killed.
 func TestOneNodeBecomesThreeUnderLoad(t *testing.T) {
 	t.Parallel()
-	first := newNode(t, "--node-id", "1", "--gossip-listen", freeAddress(t), "--cluster-key-file", clusterKey(t), "--rack", "r1")
+	first := newNode(t, "--node-id", "1", "--rack", "r1")
 	first.start(t)
 	r := &replicated{topic: "t"}
 	a := r.add(t, first)
@@ -201,6 +202,12 @@ func TestOneNodeBecomesThreeUnderLoad(t *testing.T) {
 	early := consume(t, a, l, "g", "t", always, "polls")
 	eventually(t, startLimit, "the group has read what is there", func() bool { return l.distinct() == 30 && a.group(t, "g").TotalLag == 0 })
 	early.end()
+	token := login(t, first, "ada", "correct horse battery").token
+	first.stop(t)
+	first.args = append(first.args, "--gossip-listen", freeAddress(t), "--cluster-key-file", clusterKey(t))
+	first.start(t)
+	require.Contains(t, first.proc.err.String(), "secrets are sealed anew with the cluster key")
+	r.renew(t, 0, first)
 
 	stop := r.load(t)
 	t.Cleanup(stop)
@@ -209,6 +216,14 @@ func TestOneNodeBecomesThreeUnderLoad(t *testing.T) {
 	for _, n := range nodes[1:] {
 		n.start(t)
 		at = append(at, r.add(t, n))
+	}
+	keys := signingKeys(t, newAPI(t, first))
+	for _, n := range nodes {
+		old := newAPI(t, n)
+		old.token = token
+		old.must(t, "GET", "/v1/auth/me", nil, nil) // the token of before is good everywhere
+		login(t, n, "ada", "correct horse battery")
+		require.Equal(t, keys, signingKeys(t, old), "no node had to make a key of its own")
 	}
 	replicas := func(topic string, n int) bool {
 		seen, err := partitionsSeen(at[0], topic)
@@ -234,7 +249,9 @@ func TestOneNodeBecomesThreeUnderLoad(t *testing.T) {
 	r.more(t)
 	time.Sleep(time.Second)
 	r.more(t)
-	login(t, nodes[1], "ada", "correct horse battery")
+	for _, n := range nodes[1:] {
+		login(t, n, "ada", "correct horse battery")
+	}
 	stop()
 	eventually(t, startLimit, "the group has everything", func() bool {
 		l.mu.Lock()
@@ -249,4 +266,31 @@ func TestOneNodeBecomesThreeUnderLoad(t *testing.T) {
 	late.end()
 	require.Empty(t, l.wrong)
 	require.Greater(t, len(r.acked), 100)
+	for p := range replicatedPartitions {
+		got := map[int64]string{}
+		for _, x := range at[1].readPartition(t, "t", p, 1000) {
+			got[x.Offset] = string(x.Value)
+		}
+		for _, x := range r.acked {
+			if x.partition == p {
+				require.Equal(t, x.value, strings.Trim(got[x.offset], `"`), "offset %d of partition %d", x.offset, p)
+			}
+		}
+	}
+}
+
+// signingKeys are the public keys that a node tells of.
+func signingKeys(t *testing.T, a *api) (kids []string) {
+	t.Helper()
+	var v struct {
+		Keys []struct {
+			KID string `json:"kid"`
+		} `json:"keys"`
+	}
+	a.must(t, "GET", "/.well-known/jwks.json", nil, &v)
+	for _, k := range v.Keys {
+		kids = append(kids, k.KID)
+	}
+	require.Len(t, kids, 1)
+	return kids
 }

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -33,6 +34,7 @@ type node struct {
 	args []string // of serve
 	env  []string // beyond the plain one
 	home string
+	path string // of the binary; "": the one under test
 
 	proc *proc
 	url  atomic.Pointer[string] // of the process that was ready last
@@ -131,7 +133,7 @@ func (n *node) spawn(t testing.TB) {
 	t.Helper()
 	require.True(t, n.proc == nil || !n.proc.running(), "the node runs already")
 	_ = os.Remove(filepath.Join(n.dir, "endpoints.json")) // a killed process leaves it
-	n.proc = launch(t, append(plainEnv(n.home), n.env...), n.serveArgs()...)
+	n.proc = launchAs(t, cmp.Or(n.path, binary), nil, append(plainEnv(n.home), n.env...), n.serveArgs()...)
 }
 
 // start starts the process and waits until it is ready.

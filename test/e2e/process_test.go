@@ -62,6 +62,7 @@ func TestAWrongStartIsRefusedWithOneLine(t *testing.T) {
 		"bad flag":            {nil, []string{"--node-id", "many"}, 2, []string{"node-id", "many"}},
 		"argument":            {nil, []string{"here"}, 2, []string{"here"}},
 		"unknown variable":    {[]string{"TIDEWIRE_NO_SUCH=1"}, nil, 1, []string{"TIDEWIRE_NO_SUCH"}},
+		"fault of tests":      {[]string{"TIDEWIRE_FAULT_CLOCK_OFFSET_FILE=/dev/null"}, nil, 1, []string{"TIDEWIRE_FAULT_CLOCK_OFFSET_FILE"}},
 		"bad variable":        {[]string{"TIDEWIRE_LOG_LEVEL=loud"}, nil, 1, []string{"TIDEWIRE_LOG_LEVEL", "loud"}},
 		"unknown YAML key":    {nil, []string{"--config", file("no-such-key: 1\n")}, 1, []string{"no-such-key"}},
 		"bad YAML value":      {nil, []string{"--config", file("shutdown-timeout: soon\n")}, 1, []string{"shutdown-timeout", "soon"}},

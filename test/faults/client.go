@@ -23,9 +23,19 @@ type Client struct {
 	http *http.Client
 
 	mu    sync.Mutex
-	token string    // guarded by mu
-	since time.Time // guarded by mu: of the token
+	token token         // guarded by mu: what was given last
+	at    map[int]token // guarded by mu: by node, what it gave after it had refused another one
+	ask   []sync.Mutex  // by node: one asks it for a token at a time
 }
+
+// token is an access token.
+type token struct {
+	text  string
+	since time.Time
+}
+
+// fresh tells that the token may be used yet.
+func (t token) fresh() bool { return t.text != "" && time.Since(t.since) < tokenTime }
 
 // requestTime is how long an answer may take. It is above every deadline that is asked for.
 const requestTime = 20 * time.Second
@@ -33,9 +43,13 @@ const requestTime = 20 * time.Second
 // tokenTime is how long a token is used; it is good for 15 minutes.
 const tokenTime = 10 * time.Minute
 
+// tokenTries is how many tokens a node may refuse of one request: the one that all nodes take, one
+// of its own, and as many again where its clock is set meanwhile.
+const tokenTries = 5
+
 // Client returns a client, which has no token yet.
 func (w *World) Client() *Client {
-	return &Client{w: w, http: &http.Client{Timeout: requestTime, Transport: &http.Transport{MaxIdleConnsPerHost: 128, IdleConnTimeout: 30 * time.Second}}}
+	return &Client{w: w, at: map[int]token{}, ask: make([]sync.Mutex, len(w.nodes)), http: &http.Client{Timeout: requestTime, Transport: &http.Transport{MaxIdleConnsPerHost: 128, IdleConnTimeout: 30 * time.Second}}}
 }
 
 // Close closes idle connections.
@@ -116,13 +130,21 @@ type At struct {
 // At is the way to a node.
 func (c *Client) At(node int) At { return At{c, node} }
 
-// Call sends a request; body is sent as JSON, unless it is nil.
+// Call sends a request; body is sent as JSON, unless it is nil. A token that the node does not take,
+// since its clock is another one than that of the node which gave it, is replaced by one of its own.
 func (a At) Call(ctx context.Context, method, path string, body any, header ...string) Answer {
-	token, err := a.bearer(ctx)
-	if err != nil {
-		return Answer{Err: err}
+	refused := ""
+	for try := 1; ; try++ {
+		token, err := a.bearer(ctx, refused)
+		if err != nil {
+			return Answer{Err: err}
+		}
+		x := a.send(ctx, method, path, body, append(header, "Authorization", "Bearer "+token)...)
+		if x.Status != http.StatusUnauthorized || x.Problem().Outcome == unknown || !a.c.w.injects || try == tokenTries {
+			return x
+		}
+		refused = token
 	}
-	return a.send(ctx, method, path, body, append(header, "Authorization", "Bearer "+token)...)
 }
 
 func (a At) send(ctx context.Context, method, path string, body any, header ...string) Answer {
@@ -156,29 +178,55 @@ func (a At) send(ctx context.Context, method, path string, body any, header ...s
 // errNoToken: the node that was asked gives none now.
 var errNoToken = &net.OpError{Op: "dial", Err: errors.New("no token yet")} // nothing was sent
 
-// bearer is a token, of which every node takes any.
-func (a At) bearer(ctx context.Context) (string, error) {
+// bearer is a token, of which every node takes any, but for one that it has refused.
+func (a At) bearer(ctx context.Context, refused string) (string, error) {
 	c := a.c
-	c.mu.Lock()
-	token, fresh := c.token, time.Since(c.since) < tokenTime
-	c.mu.Unlock()
-	if fresh {
-		return token, nil
+	if t := c.known(a.node, refused); t.fresh() {
+		return t.text, nil
+	}
+	c.ask[a.node].Lock()
+	defer c.ask[a.node].Unlock()
+	old := c.known(a.node, refused)
+	if old.fresh() { // somebody else has asked
+		return old.text, nil
 	}
 	x := a.send(ctx, http.MethodPost, "/v1/auth/login", map[string]string{"username": "admin", "password": Password})
 	var got struct {
 		Token string `json:"access_token"`
 	}
 	if err := x.Into(&got); err != nil {
-		if token != "" {
-			return token, nil // it is good for some minutes yet
+		if old.text != "" {
+			return old.text, nil // it is good for some minutes yet
 		}
 		return "", errNoToken
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.token, c.since = got.Token, time.Now()
-	return c.token, nil
+	t := token{got.Token, time.Now()}
+	if refused != "" {
+		c.at[a.node] = t
+	} else {
+		c.token = t
+	}
+	return t.text, nil
+}
+
+// known is the token to use at a node, which is not the one that it has refused.
+func (c *Client) known(node int, refused string) token {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.at[node].text == refused {
+		delete(c.at, node)
+	}
+	for _, t := range []token{c.at[node], c.token} {
+		if t.fresh() && t.text != refused {
+			return t
+		}
+	}
+	if c.token.text != refused {
+		return c.token
+	}
+	return token{}
 }
 
 // Await asks until an answer is a success, anywhere.

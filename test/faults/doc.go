@@ -11,6 +11,6 @@
 // leader epoch has two leaders.
 //
 // It takes root and the commands ip, iptables and tc; Unable says in one line what is missing.
-// Latency is not among the faults where the kernel has no netem, nor are steps of the clock, which
-// no build of the binary lets anybody inject.
+// Latency is not among the faults where the kernel has no netem. Steps of the clock are where the
+// binary was built with the tag faultinject.
 package faults

@@ -26,11 +26,12 @@ const (
 	Mute    Kind = "mute"     // the others do not hear a node, which hears them
 	Lossy   Kind = "lossy"    // packets to and from a node get lost
 	Slow    Kind = "slow"     // what a node sends goes slowly
+	Clock   Kind = "clock"    // a node's wall clock is set an hour ahead or back, and right again later
 )
 
-// Kinds are all there are.
+// Kinds are all there are. Clock takes a binary that Injects.
 func Kinds() []Kind {
-	return []Kind{Kill, KillAll, Pause, Rolling, Full, Isolate, Pair, Deaf, Mute, Lossy, Slow}
+	return []Kind{Kill, KillAll, Pause, Rolling, Full, Clock, Isolate, Pair, Deaf, Mute, Lossy, Slow}
 }
 
 func (k Kind) network() bool {
@@ -110,6 +111,8 @@ func (l *lane) fault(ctx context.Context, k Kind) error {
 		return l.rolling(ctx)
 	case Full:
 		return l.full(ctx, d)
+	case Clock:
+		return l.clock(ctx, n, d)
 	}
 	return fmt.Errorf("an unknown kind")
 }
@@ -181,6 +184,29 @@ func (l *lane) full(ctx context.Context, d time.Duration) error {
 		return n.Spawn()
 	}
 	return nil
+}
+
+// clock sets a node's clock, and every other time has the node start again while it is wrong.
+func (l *lane) clock(ctx context.Context, n *Node, d time.Duration) error {
+	off := time.Hour
+	if l.r.IntN(2) == 0 {
+		off = -off
+	}
+	l.say("the clock of node %d is off by %s for %s", n.ID, off, d.Round(time.Millisecond))
+	if err := n.SetClock(off); err != nil {
+		return err
+	}
+	l.counts[Clock]++
+	pause(ctx, d/2)
+	if l.counts[Clock]%2 == 0 {
+		l.say("node %d is killed and starts again", n.ID)
+		n.Kill()
+		if err := n.Spawn(); err != nil {
+			return err
+		}
+	}
+	pause(ctx, d/2)
+	return n.SetClock(0)
 }
 
 func (l *lane) network(ctx context.Context, k Kind, n *Node, d time.Duration) error {

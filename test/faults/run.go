@@ -120,7 +120,11 @@ func (cfg *Config) kinds() []Kind {
 	if len(cfg.Only) > 0 {
 		return cfg.Only
 	}
-	return Kinds()
+	all := Kinds()
+	if !Injects(cfg.Binary) {
+		all = slices.DeleteFunc(all, func(k Kind) bool { return k == Clock })
+	}
+	return all
 }
 
 // prepare makes the topic, once all nodes may take replicas.

@@ -46,6 +46,8 @@ type World struct {
 	nodes []*Node // from 1; 0 is nil
 	key   string
 	disk  string // where the small disk is mounted, "": nowhere
+
+	injects bool // the binary lets its clock be set
 }
 
 // Node is a data folder and the process that runs on it, if one does.
@@ -70,7 +72,7 @@ func NewWorld(s Setup) (*World, error) {
 	}
 	var key [32]byte
 	_, _ = rand.Read(key[:]) // never fails (crypto/rand)
-	w := &World{setup: s, nodes: make([]*Node, s.Nodes+1), key: filepath.Join(s.Dir, "cluster.key")}
+	w := &World{setup: s, nodes: make([]*Node, s.Nodes+1), key: filepath.Join(s.Dir, "cluster.key"), injects: Injects(s.Binary)}
 	if err := os.WriteFile(w.key, []byte(base64.StdEncoding.EncodeToString(key[:])), 0o600); err != nil {
 		return nil, err
 	}
@@ -81,7 +83,10 @@ func NewWorld(s Setup) (*World, error) {
 	for i := 1; i <= s.Nodes; i++ {
 		n := &Node{ID: i, Dir: filepath.Join(s.Dir, fmt.Sprint("node-", i)), URL: "http://" + w.net.at(i, httpPort), w: w}
 		w.nodes[i] = n
-		if n.log, err = os.Create(n.Dir + ".log"); err != nil {
+		if n.log, err = os.Create(n.Dir + ".log"); err == nil {
+			err = n.SetClock(0)
+		}
+		if err != nil {
 			return nil, errors.Join(err, w.Close())
 		}
 	}
@@ -174,6 +179,29 @@ func (n *Node) args() []string {
 	}, n.w.setup.Args...)
 }
 
+// clockVariable names the file with the offset of a node's wall clock. Only a binary that was built
+// with the tag faultinject knows it; others do not start with it.
+const clockVariable = "TIDEWIRE_FAULT_CLOCK_OFFSET_FILE"
+
+// Injects tells whether a binary lets its wall clock be set.
+func Injects(binary string) bool {
+	c := exec.CommandContext(context.Background(), binary, "config")
+	c.Env = []string{clockVariable + "=" + os.DevNull}
+	return c.Run() == nil
+}
+
+func (n *Node) clock() string { return filepath.Join(n.w.setup.Dir, fmt.Sprint("clock-", n.ID)) }
+
+// SetClock sets the node's wall clock off, whether it runs or not. The binary must be one that
+// Injects.
+func (n *Node) SetClock(off time.Duration) error {
+	next := n.clock() + ".next"
+	if err := os.WriteFile(next, []byte(off.String()), 0o644); err != nil {
+		return err
+	}
+	return os.Rename(next, n.clock())
+}
+
 // Spawn starts the process and does not wait for it.
 func (n *Node) Spawn() error {
 	n.mu.Lock()
@@ -184,6 +212,9 @@ func (n *Node) Spawn() error {
 	// ip replaces itself by the node, so that the process is the node's.
 	c := exec.CommandContext(context.Background(), "ip", n.args()...)
 	c.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + n.w.setup.Dir, "LANG=C.UTF-8", "TIDEWIRE_ADMIN_PASSWORD=" + Password}
+	if n.w.injects {
+		c.Env = append(c.Env, clockVariable+"="+n.clock())
+	}
 	c.Stdout, c.Stderr = n.log, n.log
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := c.Start(); err != nil {

@@ -1320,6 +1320,11 @@ export interface components {
             actions: string[];
             /**
              * Format: int64
+             * @description how far its clock is ahead of the median of the nodes' clocks; null where there is nothing to compare
+             */
+            clock_offset_ms: number | null;
+            /**
+             * Format: int64
              * @description of the whole disk
              */
             disk_bytes: number | null;
