@@ -279,8 +279,8 @@ func (n *Node) startAuth(ctx context.Context) error {
 	cancel := n.cluster.Subscribe(func(_, _ *metadata.Image, d metadata.Delta) { n.auth.Tokens.Forget(&d) })
 	n.onStop("auth", func(context.Context) error { cancel(); return nil })
 	if former != nil {
-		if err := n.auth.Service.Reseal(ctx, former); err != nil {
-			return err
+		if err := n.auth.Service.Reseal(ctx, former); err != nil { // a full disk, say, keeps no node from starting
+			n.logger.Warn("secrets could not be sealed anew with the cluster key; the next start tries again", "error", err)
 		}
 	}
 	opened, err := n.auth.Service.Bootstrap(ctx, auth.FirstStart{AdminPassword: n.cfg.AdminPassword.Reveal(), Dev: n.cfg.Dev})
