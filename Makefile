@@ -109,7 +109,7 @@ check: preflight fmt-check vet archtest lint unit ui-check generate-check ## all
 
 e2e: build ## run what needs a real node: the README's tour, the generated clients
 	@scripts/install-test-packages
-	TEST_TIDEWIRE_BINARY=$(CURDIR)/bin/tidewire go test -count=1 -timeout 40m $(E2E)
+	TEST_TIDEWIRE_BINARY=$(CURDIR)/bin/tidewire TIDEWIRE_BIN=$(CURDIR)/bin/tidewire go test -count=1 -timeout 40m $(E2E)
 
 test: check e2e ui-browser ## everything
 
