@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"time"
 
 	"tidewire/api/problem"
 	"tidewire/api/route"
@@ -21,6 +22,7 @@ type Service interface {
 	MayAlter(c broker.Caller) bool
 	List(ctx context.Context, c broker.Caller) ([]moves.Moving, error)
 	Measure(ctx context.Context, list []moves.Moving)
+	Remaining(m *moves.Moving) (time.Duration, bool)
 	Create(ctx context.Context, c broker.Caller, q moves.Request) ([]moves.Outcome, error)
 	Rebalance(ctx context.Context, c broker.Caller, throttle *int64, dry bool) (placement.Plan, []moves.Outcome, error)
 	Cancel(ctx context.Context, c broker.Caller, topic string, p model.PartitionID) error
@@ -76,6 +78,7 @@ type ReassignmentView struct {
 	Principal *string       `json:"principal" extensions:"x-nullable"` // who asked for it; null: the cluster itself
 	Since     route.Time    `json:"since" swaggertype:"string" format:"date-time"`
 	Progress  *MoveProgress `json:"progress" extensions:"x-nullable"` // null where the leader does not tell
+	ETAMs     *int64        `json:"eta_ms" extensions:"x-nullable"`   // until it is there, by how long it took so far and by the throttle; null where that cannot be told
 	Actions   []string      `json:"actions"`
 	ETag      string        `json:"etag"` // changes with the partition's replicas, leader and in-sync replicas
 }
@@ -231,7 +234,11 @@ func (d *Door) listReassignments(c *route.Call) error {
 			if x, ok := measured[key(m)]; ok {
 				m = x
 			}
-			return moveView(m, actions)
+			v := moveView(m, actions)
+			if left, known := d.service.Remaining(&m); known {
+				v.ETAMs = new(left.Milliseconds())
+			}
+			return v
 		},
 		Sorts: map[string]func(moves.Moving) any{
 			"partition": func(m moves.Moving) any { return float64(m.Partition) },

@@ -1,8 +1,10 @@
 package ops
 
 import (
+	"context"
 	"math"
 	"net/http"
+	"strconv"
 	"strings"
 
 	"tidewire/api/route"
@@ -39,7 +41,7 @@ func point(p history.Point) []any {
 const (
 	maxSeries     = 50
 	maxPoints     = 10_000 // of a series: more than are stored
-	maxAllPoints  = 100_000
+	maxAllPoints  = history.MostPoints
 	defaultSpan   = 3600 * 1000
 	comfortPoints = 500 // by which the step is chosen where none is asked for
 )
@@ -59,6 +61,34 @@ const (
 //	@Router		/v1/metrics/history [get]
 //	@x-errors	["unknown-topic"]
 func (a *API) metricsHistory(c *route.Call) error {
+	return a.historyFrom(c, a.cluster.NodeID(), func() error { return nil })
+}
+
+// brokerMetricsHistory gives what a node measured lately, whichever node is asked; otherwise as
+// metricsHistory. Where that node does not answer it is 503.
+//
+//	@ID			brokerMetricsHistory
+//	@Summary	What a node measured lately
+//	@Tags		Cluster
+//	@Param		broker	path		int		true	"node id"	minimum(0)
+//	@Param		series	query		string	false	"names of series, with commas between"
+//	@Param		from	query		int		false	"milliseconds since 1970; an hour before to unless given"	minimum(0)
+//	@Param		to		query		int		false	"milliseconds since 1970, not included; now unless given, and at most"	minimum(0)
+//	@Param		step_ms	query		int		false	"between points, a multiple of 10000, with a topic's series of 60000; chosen for 500 points at most unless given"	minimum(10000)
+//	@Success	200		{object}	HistoryAnswer
+//	@Router		/v1/brokers/{broker}/metrics/history [get]
+//	@x-errors	["unknown-broker","unknown-topic","leader-unavailable"]
+func (a *API) brokerMetricsHistory(c *route.Call) error {
+	s := c.PathValue("broker")
+	id, err := strconv.ParseInt(s, 10, 32)
+	if err != nil || id < 0 {
+		return model.Invalid("path:broker", "a node id is a whole number from 0, not %q", s)
+	}
+	return a.historyFrom(c, model.BrokerID(id), func() error { return a.broker.MayDescribeCluster(c.Request.Context(), c.Caller()) })
+}
+
+// historyFrom answers with what a node has measured; may authorises beyond the series' own rights.
+func (a *API) historyFrom(c *route.Call, node model.BrokerID, may func() error) error {
 	names, given := c.Only("series")
 	wanted, topics, err := a.wantedSeries(names, given)
 	if err != nil {
@@ -68,22 +98,67 @@ func (a *API) metricsHistory(c *route.Call) error {
 	if err != nil {
 		return err
 	}
+	if err := may(); err != nil {
+		return err
+	}
+	if err := a.mayReadSeries(c, wanted, topics); err != nil {
+		return err
+	}
+	if err := a.knownBroker(c.Request.Context(), node); err != nil {
+		return err
+	}
 	if !given {
 		return c.JSON(http.StatusOK, a.seriesList())
 	}
-	if err := a.mayReadSeries(c, wanted, topics); err != nil {
+	points, err := a.measured(c.Request.Context(), node, wanted, span)
+	if err != nil {
 		return err
 	}
 	out := HistoryAnswer{Series: make([]HistorySeries, len(wanted))}
 	for i, w := range wanted {
 		s := seriesOf(w.Def, topics[i])
 		s.StepMs = span.Step
-		for _, p := range a.history.Query(w, span) {
+		for _, p := range points[i] {
 			s.Points = append(s.Points, point(p))
 		}
 		out.Series[i] = s
 	}
 	return c.JSON(http.StatusOK, out)
+}
+
+// knownBroker confirms by a read barrier that there is no such node.
+func (a *API) knownBroker(ctx context.Context, node model.BrokerID) error {
+	if node == a.cluster.NodeID() || a.cluster.Image().Broker(node) != nil {
+		return nil
+	}
+	if err := a.cluster.Barrier(ctx); err != nil {
+		return err
+	}
+	if a.cluster.Image().Broker(node) == nil {
+		return model.Errorf(model.UnknownBroker, "there is no node %d", node)
+	}
+	return nil
+}
+
+// measured are the points of each series, as this node or another one has measured them.
+func (a *API) measured(ctx context.Context, node model.BrokerID, wanted []history.Wanted, span history.Span) ([][]history.Point, error) {
+	out := make([][]history.Point, len(wanted))
+	if node == a.cluster.NodeID() {
+		for i, w := range wanted {
+			out[i] = a.history.Query(w, span)
+		}
+		return out, nil
+	}
+	told, err := a.nodes.HistoryOf(ctx, node, history.Ask(wanted, span))
+	if err != nil {
+		return nil, err
+	}
+	for i := range wanted {
+		if out[i], err = told.Points(i, span); err != nil {
+			return nil, model.Errorf(model.LeaderUnavailable, "node %d has not told what it was asked for: %s", node, err)
+		}
+	}
+	return out, nil
 }
 
 func seriesOf(d *history.Def, topic string) HistorySeries {

@@ -21,7 +21,7 @@ type OperationView struct {
 	Kind      string            `json:"kind" enums:"open-partitions,create-partitions,delete-partitions,delete-topics,compact,move-partition,drain-broker"`
 	State     string            `json:"state" enums:"running,done,failed,cancelled"`
 	Progress  ProgressView      `json:"progress"`
-	ETAMs     *int64            `json:"eta_ms" extensions:"x-nullable"` // until its end, by how long it took so far; null where that cannot be told
+	ETAMs     *int64            `json:"eta_ms" extensions:"x-nullable"` // until its end, by how long it took so far, and of moves by the throttle; null where that cannot be told
 	Error     *problem.Problem  `json:"error" extensions:"x-nullable"`  // why it has failed
 	Resource  OperationResource `json:"resource"`
 	Principal *string           `json:"principal" extensions:"x-nullable"` // the user who asked for it; null: the node itself

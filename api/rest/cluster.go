@@ -56,7 +56,7 @@ type BrokerView struct {
 	DiskBytes     *int64      `json:"disk_bytes" extensions:"x-nullable"`      // of the whole disk
 	ClockOffsetMs *int64      `json:"clock_offset_ms" extensions:"x-nullable"` // how far its clock is ahead of the median of the nodes' clocks; null where there is nothing to compare
 	StartedAt     *route.Time `json:"started_at" swaggertype:"string" format:"date-time" extensions:"x-nullable"`
-	Actions       []string    `json:"actions"`
+	Actions       []string    `json:"actions" enums:"alter,drain,undrain,delete"` // what the caller may do to it, as it is now
 	ETag          string      `json:"etag"`
 }
 
@@ -106,7 +106,7 @@ func (x *brokerViews) of(b *metadata.Broker) BrokerView {
 	l := x.loads[b.ID]
 	v := BrokerView{
 		ID: int32(b.ID), Host: b.Host, State: "online", Role: "observer", Leaders: l.leaders, Replicas: l.replicas, OutOfSync: l.outOfSync,
-		Version: b.BinaryVer, StartedAt: route.TimeOfMillis(b.RegisteredAt), Actions: x.actions, ETag: string(b.ETag()),
+		Version: b.BinaryVer, StartedAt: route.TimeOfMillis(b.RegisteredAt), Actions: x.actionsOn(b, l.replicas), ETag: string(b.ETag()),
 		Draining: b.State == metadata.BrokerDraining,
 	}
 	if b.HTTPAddr != "" {
@@ -140,7 +140,25 @@ func (x *brokerViews) of(b *metadata.Broker) BrokerView {
 	return v
 }
 
-// clusterActions are what a caller may do to the cluster, and so to its nodes.
+// actionsOn are what the caller may do to a broker as it is: one that is online, or holds
+// anything, cannot be removed.
+func (x *brokerViews) actionsOn(b *metadata.Broker, replicas int) []string {
+	if !slices.Contains(x.actions, string(metadata.OpAlter)) {
+		return []string{}
+	}
+	out := []string{string(metadata.OpAlter)}
+	if b.State == metadata.BrokerDraining {
+		out = append(out, "undrain")
+	} else {
+		out = append(out, "drain")
+	}
+	if b.Fenced && replicas == 0 {
+		out = append(out, "delete")
+	}
+	return out
+}
+
+// clusterActions are what a caller may do to the cluster.
 func (a *API) clusterActions(c *route.Call) []string {
 	out := []string{}
 	for _, op := range []metadata.Operation{metadata.OpAlter, metadata.OpAlterConfigs, metadata.OpDescribeConfigs} {

@@ -23,6 +23,7 @@ const (
 	MethodDescribe  peer.Method = 9  // sizes and rates of topics
 	MethodStored    peer.Method = 10 // stored batches, as a client gets them
 	MethodNode      peer.Method = 11 // how the node is
+	MethodHistory   peer.Method = 12 // what the node has measured lately
 	FirstOfGroups   peer.Method = 64
 	maxHead                     = 8 << 20
 	headLengthBytes             = 4

@@ -57,7 +57,9 @@ func (s *Service) Drain(ctx context.Context, c broker.Caller, ch Change) (*metad
 	case ch.DryRun:
 		return b, plan, nil
 	}
-	b, err = s.setState(ctx, c, ch, metadata.BrokerDraining)
+	topics := holding(img, ch.ID)
+	held, _ := s.states(ctx, topics).holds(topics, ch.ID)
+	b, err = s.setState(ctx, c, ch, metadata.SetBrokerState{State: metadata.BrokerDraining, Bytes: held})
 	return b, plan, err
 }
 
@@ -70,10 +72,9 @@ func takersBeside(img *metadata.Image, id model.BrokerID) (n int) {
 	return n
 }
 
-func (s *Service) setState(ctx context.Context, c broker.Caller, ch Change, state metadata.BrokerState) (*metadata.Broker, error) {
-	res, err := s.Cluster.Propose(ctx, metadata.SetBrokerState{
-		ID: ch.ID, State: state, Principal: nameOf(c), IfMatch: ch.IfMatch, Now: metadata.MillisOf(s.Now()),
-	})
+func (s *Service) setState(ctx context.Context, c broker.Caller, ch Change, cmd metadata.SetBrokerState) (*metadata.Broker, error) {
+	cmd.ID, cmd.Principal, cmd.IfMatch, cmd.Now = ch.ID, nameOf(c), ch.IfMatch, metadata.MillisOf(s.Now())
+	res, err := s.Cluster.Propose(ctx, cmd)
 	if err != nil {
 		return nil, err
 	}
@@ -97,7 +98,7 @@ func (s *Service) Undrain(ctx context.Context, c broker.Caller, ch Change) (*met
 	case ch.DryRun:
 		return b, s.leaving(ch.ID), nil
 	}
-	if b, err = s.setState(ctx, c, ch, metadata.BrokerActive); err != nil {
+	if b, err = s.setState(ctx, c, ch, metadata.SetBrokerState{State: metadata.BrokerActive}); err != nil {
 		return nil, nil, err
 	}
 	back := s.leaving(ch.ID)
@@ -129,9 +130,6 @@ func (s *Service) leaving(id model.BrokerID) []Moving {
 		return p.Move.By != "" || !slices.Contains(p.Removing(), id)
 	})
 }
-
-// Of is the partition as it moves.
-func (m *Moving) Of() *metadata.Partition { return &m.Topic.Partitions[m.Partition] }
 
 // Remove forgets a broker that is stopped and holds nothing; the controller takes it out of the
 // quorum. Errors: forbidden, unknown-broker, etag-mismatch, conflict, those of the quorum.

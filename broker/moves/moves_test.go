@@ -159,7 +159,7 @@ func TestAMoveIsAnOperationUntilItEnds(t *testing.T) {
 	require.Equal(t, []int64{500, 2000}, []int64{v.Done, v.Total}, "half of one of two copies")
 	left, known := v.Remaining(w.now)
 	require.True(t, known)
-	require.Equal(t, 30*time.Second, left)
+	require.Equal(t, 1500*time.Second/7, left, "by the throttle")
 	w.syncAll("t")
 	require.Empty(t, w.Operations(ctx, ada))
 	ended, ok := w.account.Get(v.ID)
@@ -230,7 +230,7 @@ func TestADrainIsAskedForShownAndTakenBack(t *testing.T) {
 	require.Equal(t, metadata.BrokerDraining, b.State)
 	ops := w.Operations(ctx, ada)
 	require.Len(t, ops, 1)
-	require.Equal(t, []int64{0, 1}, []int64{ops[0].Done, ops[0].Total})
+	require.Equal(t, []int64{0, 1000}, []int64{ops[0].Done, ops[0].Total})
 	w.do(metadata.AlterReassignments{Moves: plan.Reassignments(), Now: metadata.MillisOf(w.now)}) // the controller
 	_, back, err := w.Undrain(ctx, ada, Change{ID: 1, DryRun: true})
 	require.NoError(t, err)
@@ -325,4 +325,70 @@ func TestWhoMayNotIsRefusedAndSeesOnlyItsOwn(t *testing.T) {
 	for i, err := range []error{created, balanced, drained, undrained, stopped, listed, elected, w.Cancel(ctx, ada, "t", 0), w.Remove(ctx, ada, Change{ID: 1})} {
 		require.True(t, model.HasCode(err, model.Forbidden), "%d: %v", i, err)
 	}
+}
+
+func TestADrainIsCountedInBytesAndAThrottleInTime(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	w := newWorld(t, 3)
+	w.topic("a", ids(1))
+	w.topic("b", ids(1))
+	w.topic("elsewhere", ids(2))
+	_, plan, err := w.Drain(ctx, ada, Change{ID: 1})
+	require.NoError(t, err)
+	require.EqualValues(t, 2000, w.img.Broker(1).Drain.Bytes)
+	w.do(metadata.AlterReassignments{Moves: plan.Reassignments(), Throttle: new(int64(100)), Now: metadata.MillisOf(w.now)}) // the controller
+	to := w.img.Topic("a").Partitions[0].Move.To[0]
+	w.ends[to] = 25
+	find := func(kind operations.Kind) (out []operations.View) {
+		for _, v := range w.Operations(ctx, ada) {
+			if v.Spec.Kind == kind {
+				out = append(out, v)
+			}
+		}
+		return out
+	}
+	left := func(v operations.View) time.Duration {
+		d, known := v.Remaining(w.now)
+		require.True(t, known)
+		return d
+	}
+	moving := find(MovePartition)
+	require.Len(t, moving, 2)
+	all := int64(0) // is to leave the node that both are on
+	for _, v := range moving {
+		all += v.Total - v.Done
+	}
+	drain := find(DrainBroker)[0]
+	require.Equal(t, "bytes", drain.Spec.Unit)
+	require.Equal(t, []int64{2000 - all, 2000}, []int64{drain.Done, drain.Total})
+	require.Positive(t, drain.Done)
+	for _, v := range append(moving, drain) {
+		require.Equal(t, time.Duration(all)*time.Second/100, left(v), v.ID)
+	}
+	w.syncAll("a")
+	drain = find(DrainBroker)[0]
+	require.GreaterOrEqual(t, drain.Done, int64(1000))
+	w.syncAll("b")
+	require.Empty(t, find(DrainBroker))
+	ended, ok := w.account.Get(drain.ID)
+	require.True(t, ok)
+	require.Equal(t, operations.Done, ended.State)
+	require.Equal(t, []any{"bytes", int64(2000), int64(2000)}, []any{ended.Spec.Unit, ended.Done, ended.Total})
+}
+
+func TestWhatALeaderDoesNotTellCountsAsTheMean(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 2)
+	a, b := w.topic("a", ids(1), ids(1)), w.topic("b", ids(1))
+	known := states{}
+	for _, s := range w.States(context.Background(), []*metadata.Topic{a, b}) {
+		known[s.Topic.ID] = s
+	}
+	known[a.ID].Partitions[0].SizeBytes = 3000
+	known[a.ID].Partitions[1].Err = model.Errorf(model.LeaderUnavailable, "it does not answer")
+	all, left := known.holds([]*metadata.Topic{a, b}, 1)
+	require.Equal(t, []int64{6000, 6000}, []int64{all, left})
+	all, left = states{}.holds([]*metadata.Topic{a, b}, 1)
+	require.Equal(t, []int64{0, 0}, []int64{all, left}, "nobody has told")
 }

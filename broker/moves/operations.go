@@ -26,12 +26,13 @@ func drainID(b *metadata.Broker) string {
 	return fmt.Sprintf("drain-%012x-%d", int64(b.Drain.Since), b.ID)
 }
 
-// moveView is a move as an operation, without its progress.
-func moveView(t *metadata.Topic, p model.PartitionID) operations.View {
-	m := t.Partitions[p].Move
+// moveView is a move as an operation, with the progress that it is known to have.
+func moveView(m *Moving) operations.View {
+	move := m.Of().Move
 	return operations.View{
-		ID: moveID(t.ID, p, m), Broker: t.Partitions[p].Leader, State: operations.Running, CreatedAt: m.Since.Time(),
-		Spec: operations.Spec{Kind: MovePartition, Resource: operations.Resource{Type: "partition", Name: t.Name, Partition: &p}, Principal: m.By, Unit: "bytes"},
+		ID: moveID(m.Topic.ID, m.Partition, move), Broker: m.Of().Leader, State: operations.Running, CreatedAt: move.Since.Time(),
+		Spec: operations.Spec{Kind: MovePartition, Resource: operations.Resource{Type: "partition", Name: m.Topic.Name, Partition: &m.Partition}, Principal: move.By, Unit: "bytes"},
+		Done: m.Done, Total: m.Total, AtLeast: m.AtLeast,
 	}
 }
 
@@ -64,26 +65,59 @@ func (s *Service) Operations(ctx context.Context, c broker.Caller) []operations.
 	all := s.Broker.Allowed(c, metadata.OpDescribe, metadata.ResourceCluster, metadata.ClusterResource)
 	mine := func(v *operations.View) bool { return all || v.Spec.Principal != "" && v.Spec.Principal == nameOf(c) }
 	var out []operations.View
-	list := s.moving()
-	s.Measure(ctx, list)
-	for _, m := range list {
-		v := moveView(m.Topic, m.Partition)
-		v.Done, v.Total = m.Done, m.Total
-		if mine(&v) {
+	img, list := s.Cluster.Image(), s.moving()
+	known := s.states(ctx, concerned(img, list))
+	s.measure(list, known)
+	for i := range list {
+		if v := moveView(&list[i]); mine(&v) {
 			out = append(out, v)
 		}
 	}
-	img := s.Cluster.Image()
 	for b := range img.Brokers() {
 		if b.Drain == nil {
 			continue
 		}
 		left := held(img, b.ID)
-		if v := drainView(b, left); left > 0 && mine(&v) {
-			out = append(out, v)
+		v := drainView(b, left)
+		if left == 0 || !mine(&v) {
+			continue
 		}
+		inBytes(&v, b, known)
+		for i := range list { // it lasts as long as what has begun of it
+			if slices.Contains(list[i].Of().Removing(), b.ID) {
+				v.AtLeast = max(v.AtLeast, list[i].AtLeast)
+			}
+		}
+		out = append(out, v)
 	}
 	return out
+}
+
+// concerned are the topics that moves and drains are about.
+func concerned(img *metadata.Image, list []Moving) (topics []*metadata.Topic) {
+	for i := range list {
+		topics = append(topics, list[i].Topic)
+	}
+	for b := range img.Brokers() {
+		if b.Drain != nil {
+			topics = append(topics, holding(img, b.ID)...)
+		}
+	}
+	return topics
+}
+
+// inBytes counts a drain in bytes, where it is known how many there were when it began.
+func inBytes(v *operations.View, b *metadata.Broker, known states) {
+	if b.Drain.Bytes == 0 {
+		return
+	}
+	var topics []*metadata.Topic
+	for _, t := range known {
+		topics = append(topics, t.Topic)
+	}
+	_, left := known.holds(topics, b.ID)
+	v.Spec.Unit, v.Total = "bytes", max(b.Drain.Bytes, left)
+	v.Done = v.Total - left
 }
 
 // CancelOperation takes back a move, or ends a drain, that runs; false where there is none of
@@ -120,7 +154,11 @@ func (s *Service) noteEnded(old, now *metadata.Image, d metadata.Delta) {
 				s.note(drainView(b, left), operations.Cancelled)
 			}
 		case len(d.Topics) > 0 && held(now, b.ID) == 0 && held(old, b.ID) > 0:
-			s.note(drainView(b, 0), operations.Done)
+			v := drainView(b, 0)
+			if b.Drain.Bytes > 0 {
+				v.Spec.Unit, v.Total = "bytes", b.Drain.Bytes
+			}
+			s.note(v, operations.Done)
 		}
 	}
 }
@@ -131,7 +169,7 @@ func (s *Service) noteTopic(t, now *metadata.Topic) {
 		if m == nil {
 			continue
 		}
-		v := moveView(t, model.PartitionID(i))
+		v := moveView(&Moving{Topic: t, Partition: model.PartitionID(i)})
 		switch {
 		case now == nil:
 			s.note(v, operations.Cancelled) // with its topic

@@ -3,7 +3,6 @@ package moves
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"tidewire/broker"
@@ -272,68 +271,4 @@ func (s *Service) displaced() (out []Asked) {
 		out = append(out, Asked{Topic: img.TopicByID(r.Topic).Name, Partition: r.Partition})
 	}
 	return out
-}
-
-// Moving is a partition that moves.
-type Moving struct {
-	Topic       *metadata.Topic
-	Partition   model.PartitionID
-	Done, Total int64 // bytes that the new replicas have, and are to have
-	Known       bool  // Done and Total
-}
-
-// List gives the partitions that move, in the order of topics. Errors: forbidden.
-func (s *Service) List(ctx context.Context, c broker.Caller) ([]Moving, error) {
-	if err := s.Broker.MayOnCluster(ctx, c, metadata.OpDescribe); err != nil {
-		return nil, err
-	}
-	return s.moving(), nil
-}
-
-func (s *Service) moving() []Moving {
-	var out []Moving
-	for t := range s.Cluster.Image().Topics("") {
-		for i := range t.Partitions {
-			if t.Partitions[i].Move != nil {
-				out = append(out, Moving{Topic: t, Partition: model.PartitionID(i)})
-			}
-		}
-	}
-	return out
-}
-
-// Measure asks leaders how far moves are.
-func (s *Service) Measure(ctx context.Context, list []Moving) {
-	var topics []*metadata.Topic
-	for _, m := range list {
-		if !slices.Contains(topics, m.Topic) {
-			topics = append(topics, m.Topic)
-		}
-	}
-	states := s.Broker.States(ctx, topics)
-	for i := range list {
-		m := &list[i]
-		p := &states[slices.Index(topics, m.Topic)].Partitions[m.Partition]
-		if p.Err == nil {
-			m.Done, m.Total = copied(p)
-			m.Known = true
-		}
-	}
-}
-
-// copied is how much of a partition the replicas have that a move adds, by their log ends.
-func copied(p *broker.PartitionState) (done, total int64) {
-	adding := p.Adding()
-	total = p.SizeBytes * int64(len(adding))
-	span := float64(p.LogEnd - p.LogStart)
-	for _, f := range p.Followers {
-		switch {
-		case !slices.Contains(adding, f.ID):
-		case f.InSync || span <= 0:
-			done += p.SizeBytes
-		case f.LogEnd > p.LogStart:
-			done += int64(float64(p.SizeBytes) * min(float64(f.LogEnd-p.LogStart)/span, 1))
-		}
-	}
-	return min(done, total), total
 }

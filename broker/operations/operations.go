@@ -14,6 +14,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -80,16 +81,23 @@ type View struct {
 	CreatedAt time.Time
 	EndedAt   time.Time // zero while it runs
 	Changes   uint64    // one more with each change of State
+	// AtLeast is how long what remains takes in any case, by a limit that is in force; 0 where
+	// there is none.
+	AtLeast time.Duration
 }
 
-// Remaining estimates how long it goes on, by how long it took so far; false where that
-// cannot be told.
+// Remaining estimates how long it goes on: by how long it took so far, and AtLeast; false where
+// that cannot be told.
 func (v *View) Remaining(now time.Time) (time.Duration, bool) {
 	elapsed := now.Sub(v.CreatedAt)
-	if v.State != Running || v.Done <= 0 || v.Total < v.Done || elapsed < 0 {
+	switch {
+	case v.State != Running || v.Total < v.Done:
 		return 0, false
+	case v.Done <= 0 || elapsed < 0:
+		return v.AtLeast, v.AtLeast > 0
 	}
-	return time.Duration(float64(elapsed) * (float64(v.Total-v.Done) / float64(v.Done))), true
+	byNow := float64(elapsed) * (float64(v.Total-v.Done) / float64(v.Done))
+	return max(time.Duration(min(byNow, math.MaxInt64/2)), v.AtLeast), true
 }
 
 // Limits of what is kept.

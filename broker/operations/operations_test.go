@@ -243,3 +243,28 @@ func TestAListThatCannotBeWrittenIsTriedAgain(t *testing.T) {
 		require.Len(t, next.List(), 1)
 	})
 }
+
+func TestWhatRemainsIsNeverLessThanALimitAllows(t *testing.T) {
+	t.Parallel()
+	now := time.UnixMilli(1_700_000_000_000)
+	for name, c := range map[string]struct {
+		v     operations.View
+		left  time.Duration
+		known bool
+	}{
+		"by what is done":        {operations.View{Done: 25, Total: 100}, 30 * time.Second, true},
+		"nothing is done":        {operations.View{Total: 100}, 0, false},
+		"nothing, with a limit":  {operations.View{Total: 100, AtLeast: time.Minute}, time.Minute, true},
+		"a limit that is slower": {operations.View{Done: 25, Total: 100, AtLeast: time.Minute}, time.Minute, true},
+		"a limit that is faster": {operations.View{Done: 25, Total: 100, AtLeast: time.Second}, 30 * time.Second, true},
+		"hardly anything":        {operations.View{Done: 1, Total: 1 << 62}, 1 << 62, true},
+	} {
+		c.v.State, c.v.CreatedAt = operations.Running, now.Add(-10*time.Second)
+		left, known := c.v.Remaining(now)
+		require.Equal(t, c.known, known, name)
+		require.Equal(t, c.left, left, name)
+		c.v.State = operations.Done
+		_, known = c.v.Remaining(now)
+		require.False(t, known, name)
+	}
+}

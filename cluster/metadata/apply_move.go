@@ -225,13 +225,15 @@ func applySetBrokerState(t *tx, c SetBrokerState) (any, *model.Error) {
 		return nil, etagMismatch("the broker")
 	case c.State != BrokerActive && c.State != BrokerDraining:
 		return nil, model.Invalid("/state", "a broker is active or draining, not %q", c.State)
+	case c.Bytes < 0:
+		return nil, model.Invalid("/bytes", "bytes are from 0, not %d", c.Bytes)
 	case b.State == c.State:
 		return b, nil
 	}
 	n := *b
 	n.State, n.Drain, n.Version = c.State, nil, t.index
 	if c.State == BrokerDraining {
-		n.Drain = &Drain{Since: c.Now, Replicas: t.replicasOf(c.ID), Principal: c.Principal}
+		n.Drain = &Drain{Since: c.Now, Replicas: t.replicasOf(c.ID), Bytes: c.Bytes, Principal: c.Principal}
 	}
 	t.putBroker(&n)
 	return &n, nil

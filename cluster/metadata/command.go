@@ -174,6 +174,7 @@ type SetBrokerState struct {
 	ID        model.BrokerID `json:"id"`
 	State     BrokerState    `json:"state"`
 	Principal string         `json:"principal,omitempty"`
+	Bytes     int64          `json:"bytes,omitempty"` // that a draining one holds; 0: not known
 	IfMatch   ETag           `json:"if_match,omitempty"`
 	Now       Millis         `json:"now"`
 }

@@ -65,6 +65,7 @@ type Broker struct {
 type Drain struct {
 	Since     Millis `json:"since"`
 	Replicas  int    `json:"replicas"`            // that it held then
+	Bytes     int64  `json:"bytes,omitempty"`     // of record data in them; 0: not known
 	Principal string `json:"principal,omitempty"` // who asked for it
 }
 

@@ -2,11 +2,13 @@ package node
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
 	"tidewire/api/rest"
 	"tidewire/broker/forward"
+	"tidewire/internal/history"
 	"tidewire/internal/model"
 )
 
@@ -35,6 +37,7 @@ func (n *Node) answerCalls() {
 	n.broker.ServeCalls(m)
 	n.groups.ServeCalls(m)
 	forward.Handle(m, forward.MethodNode, func(context.Context, struct{}) (nodeState, error) { return n.state(), nil })
+	forward.Handle(m, forward.MethodHistory, n.answerHistory)
 	n.cluster.AnswerCalls(m.Serve)
 	n.onStop("calls of other nodes", func(context.Context) error { n.cluster.AnswerCalls(nil); return nil })
 }
@@ -101,4 +104,28 @@ func (n *Node) states(ctx context.Context, nodes []model.BrokerID) map[model.Bro
 		}
 	}
 	return out
+}
+
+// answerHistory tells another node what this one has measured.
+func (n *Node) answerHistory(_ context.Context, q history.Asked) (history.Told, error) {
+	past := n.past.Load()
+	if past == nil {
+		return history.Told{}, model.Errorf(model.LeaderUnavailable, "node %d is starting", n.cfg.NodeID)
+	}
+	return past.Answer(q)
+}
+
+// historyTime is how long a node has to tell what it has measured.
+const historyTime = 5 * time.Second
+
+// HistoryOf asks a node for what it has measured; it is part of ops.Nodes.
+func (n *Node) HistoryOf(ctx context.Context, node model.BrokerID, q history.Asked) (history.Told, error) {
+	ctx, cancel := context.WithTimeout(ctx, historyTime)
+	defer cancel()
+	told, err := forward.Ask[history.Asked, history.Told](ctx, n.cluster, node, forward.MethodHistory, q)
+	var answered *model.Error
+	if err != nil && !errors.As(err, &answered) {
+		return told, model.Errorf(model.LeaderUnavailable, "node %d does not answer", node)
+	}
+	return told, err
 }

@@ -37,6 +37,7 @@ func (n *Node) openHistory(m *web.Metrics) *recorder {
 	case err != nil:
 		n.logger.Warn("the history of metrics cannot be read: it begins anew", "file", r.file, "error", err)
 	}
+	n.past.Store(r.history)
 	n.onStop("the history of metrics", func(context.Context) error {
 		r.save() // what fails is logged, and no reason for an unclean stop
 		return nil

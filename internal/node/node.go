@@ -42,6 +42,7 @@ import (
 	"tidewire/internal/config"
 	"tidewire/internal/datadir"
 	"tidewire/internal/fsx"
+	"tidewire/internal/history"
 	"tidewire/internal/inflight"
 	"tidewire/internal/lifecycle"
 	"tidewire/storage/log"
@@ -78,6 +79,7 @@ type Node struct {
 	// inflation is the memory for large batches, shared by all that inflate.
 	inflation *record.Budget
 	url       string
+	past      atomic.Pointer[history.History] // nil until it is read
 
 	firstAdmin string // the user that this start created; "" for none
 
@@ -382,7 +384,7 @@ func (n *Node) startServer(context.Context) error {
 	})
 	doors := admin.New(admin.Config{Service: n.auth.Service, Authz: n.auth.Authorizer, Cluster: n.cluster, Broker: n.broker})
 	past := n.openHistory(metrics)
-	operate := ops.New(ops.Config{Broker: n.broker, Cluster: n.cluster, Now: n.now, History: past.history, Moves: n.moves})
+	operate := ops.New(ops.Config{Broker: n.broker, Cluster: n.cluster, Now: n.now, History: past.history, Moves: n.moves, Nodes: n})
 	consumers := groups.New(groups.Config{Groups: n.groups, Broker: n.broker, Authz: n.auth.Authorizer, Logger: n.logger, Inflight: budget})
 	placed := partitions.New(partitions.Config{Broker: n.broker, Cluster: n.cluster})
 	friends := web.AllowedOrigins(n.cfg.HTTP.CORSOrigins)

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -50,6 +51,22 @@ func TestWhatTakesASecondNode(t *testing.T) {
 		return b.State + " " + strconv.Itoa(b.Replicas)
 	}
 	require.Eventually(t, func() bool { return state() == "online 1" }, time.Minute, 50*time.Millisecond, "with a replica of the audit log")
+	actions := func() []string {
+		var b struct {
+			Actions []string `json:"actions"`
+		}
+		a.as(a.admin, http.MethodGet, "/v1/brokers/2", nil).JSON(t, &b)
+		return b.Actions
+	}
+	require.Equal(t, []string{"alter", "drain"}, actions())
+
+	// What the other node has measured is told by this one.
+	const measured = "/v1/brokers/2/metrics/history?series=partitions,topics/moving/size_bytes"
+	require.Eventually(t, func() bool {
+		list := decoded(t, a.get(measured), 200)["series"].([]any)
+		require.Len(t, list, 2)
+		return slices.ContainsFunc(list[0].(object)["points"].([]any), func(p any) bool { return p.([]any)[1] != nil })
+	}, time.Minute, 200*time.Millisecond, "a slot of ten seconds has to end")
 
 	moves := object{"moves": []object{{"topic": "moving", "partition": 0, "replicas": []int{2}}}, "throttle_bytes_per_s": 1000}
 	wants(t, a.as(a.admin, http.MethodPost, "/v1/reassignments", moves), 200, "")
@@ -59,7 +76,10 @@ func TestWhatTakesASecondNode(t *testing.T) {
 	wants(t, a.as(a.admin, http.MethodDelete, "/v1/brokers/2", nil), 409, "conflict")
 	wants(t, a.as(a.admin, http.MethodPost, "/v1/brokers/2/drain", nil), 200, "")
 	require.Eventually(t, func() bool { return state() == "draining 0" }, time.Minute, 50*time.Millisecond, "the audit log has one replica again")
+	require.Equal(t, []string{"alter", "undrain"}, actions())
 	second.Stop()
+	wants(t, a.get(measured), 503, "leader-unavailable")
+	require.Eventually(t, func() bool { return slices.Contains(actions(), "delete") }, time.Minute, 50*time.Millisecond)
 	require.Eventually(t, func() bool {
 		return a.as(a.admin, http.MethodDelete, "/v1/brokers/2", nil).Status == http.StatusNoContent
 	}, time.Minute, 50*time.Millisecond, "once it is known to be gone")

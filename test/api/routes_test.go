@@ -273,6 +273,8 @@ var rows = map[string]row{
 	// What ended cannot be cancelled; TestCancelledDeletionsLeaveTheRest has the way to 204.
 	"cancelOperation": {access: byRule, operation: "alter", cluster: true, path: operationPath, prepare: findOperation, success: 409,
 		missing: "/v1/operations/none", code: "not-found"},
+	"brokerMetricsHistory": {access: byRule, operation: "describe", cluster: true, path: fixed("/v1/brokers/1/metrics/history?series=connections"), success: 200,
+		missing: "/v1/brokers/77/metrics/history", code: "unknown-broker"},
 	"metricsHistory":   {access: byRule, operation: "describe", cluster: true, path: fixed("/v1/metrics/history?series=connections"), success: 200},
 	"listTopicConfigs": {access: anyUser, path: fixed("/v1/topic-configs"), success: 200},
 	"getClusterConfig": {access: byRule, operation: "describe-configs", cluster: true, path: fixed("/v1/cluster/config"), success: 200},

@@ -100,6 +100,14 @@ test("a whole cluster is shown as one: its nodes, who controls it, and each repl
   await until(async () => (await page.getByText("end 20 · lag 0").count()) === 9);
   expect(await page.getByText("leader", { exact: true }).count()).toBe(3);
   await look("whole", pictures ? paths : ["nodes"]);
+  // What another node has measured comes through the one that answers.
+  const answered = page.waitForResponse((r) => r.url().includes("/v1/brokers/3/metrics/history"));
+  await open("nodes/3");
+  expect((await answered).status()).toBe(200);
+  await page.getByRole("link", { name: "All that it measured" }).click();
+  await page.waitForURL(/metrics\?node=3/);
+  await until(async () => (await page.getByRole("combobox", { name: "Node that measured" }).inputValue()) === "Node 3");
+  await page.getByText("Partitions").or(page.getByText("Memory")).first().waitFor();
 });
 
 test("a node that is killed is missed on every page, and the pages recover by themselves when it is back", async () => {

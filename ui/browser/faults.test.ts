@@ -126,14 +126,25 @@ test("a live tail goes on after the node was restarted, and ends with its reason
   await page.context().close();
 });
 
-test("a page that cannot be reached keeps its rows, says so, and goes on by itself", async () => {
+test("a node that goes and comes back is missed by every page, which keep rows and drafts, and go on by themselves", async () => {
   const page = await open("topics");
   await page.getByRole("link", { name: "shared" }).waitFor();
-  await node.stop();
+  const form = await page.context().newPage();
+  await form.goto(`${node.url}/ui/topics/shared/produce`);
+  await form.getByLabel("Value", { exact: true }).fill("typed before it went");
+  await node.stop("SIGKILL");
+  await form.getByRole("button", { name: "Send", exact: true }).click();
+  await form.getByRole("alert").first().waitFor({ timeout: 30_000 });
+  expect(await form.getByLabel("Value", { exact: true }).inputValue()).toBe("typed before it went");
   await page.getByText("The node does not answer. What you see may be old").waitFor({ timeout: 30_000 });
   expect(await page.getByRole("link", { name: "shared" }).count()).toBe(1);
   await node.start();
-  await page.getByText("The node does not answer. What you see may be old").waitFor({ state: "hidden", timeout: 60_000 });
+  token = await newToken();
+  for (const tab of [page, form])
+    await tab.getByText("The node does not answer. What you see may be old").waitFor({ state: "hidden", timeout: 60_000 });
+  expect(await form.getByLabel("Value", { exact: true }).inputValue()).toBe("typed before it went");
+  await form.getByRole("button", { name: "Send", exact: true }).click();
+  await form.getByText("1 record stored").waitFor();
   await page.context().close();
 });
 
@@ -194,6 +205,7 @@ test("a proxy that cuts WebSockets costs no record of a tail", async () => {
   await proxy.start();
   const page = await open("topics/cut/messages?seek=live", undefined, undefined, proxy);
   await page.getByText("live", { exact: true }).waitFor();
+  await page.getByLabel("Search records for text").fill("typed and not looked for yet");
   for (let i = 0; i < 4; i++) {
     await send("cut", `before-${i}`, { partition: i % 2 });
     await page.getByText(`before-${i}`).waitFor();
@@ -203,6 +215,8 @@ test("a proxy that cuts WebSockets costs no record of a tail", async () => {
   }
   for (let i = 0; i < 4; i++) for (const word of ["before", "between"]) expect(await page.getByText(`${word}-${i}`).count()).toBe(1);
   expect(proxy.sockets).toBeGreaterThanOrEqual(5);
+  await page.getByText("live", { exact: true }).waitFor();
+  expect(await page.getByLabel("Search records for text").inputValue()).toBe("typed and not looked for yet");
   proxy.stop();
   await page.context().close();
 });
@@ -226,14 +240,15 @@ test("a browser whose clock is a day ahead is told so, and shows times and asks 
   const context = await newContext(browser);
   await context.addInitScript(() => {
     const Real = Date;
-    const ahead = 86_400_000;
+    Object.assign(window, { ahead: 86_400_000 });
+    const ahead = () => (window as unknown as { ahead: number }).ahead;
     window.Date = class extends Real {
       constructor(...args: []) {
-        if (args.length === 0) super(Real.now() + ahead);
+        if (args.length === 0) super(Real.now() + ahead());
         else super(...args);
       }
       static now() {
-        return Real.now() + ahead;
+        return Real.now() + ahead();
       }
     } as DateConstructor;
     localStorage.setItem("tidewire.time", "relative");
@@ -250,6 +265,10 @@ test("a browser whose clock is a day ahead is told so, and shows times and asks 
   const asked = Number(new URL(page.url()).searchParams.get("time"));
   expect(Math.abs(Date.now() - 3_600_000 - asked)).toBeLessThan(120_000);
   await page.getByText("just now").waitFor();
+  await page.getByLabel("Search records for text").fill("typed by a wrong clock");
+  await page.evaluate("window.ahead = 0");
+  await page.getByText("The clock of this browser is off by").waitFor({ state: "hidden", timeout: 30_000 });
+  expect(await page.getByLabel("Search records for text").inputValue()).toBe("typed by a wrong clock");
   await context.close();
 });
 
@@ -270,6 +289,13 @@ test("a damaged partition says what is wrong with it, the others go on, and it i
   await page.getByText("offline", { exact: true }).first().waitFor({ timeout: 30_000 });
   const row = page.getByRole("row").nth(1);
   await until(async () => ((await row.textContent()) ?? "").length > 20);
+  // What is written to it is refused, and stays in the form until it is whole again.
+  const form = await page.context().newPage();
+  await form.goto(`${node.url}/ui/topics/hurt/produce`);
+  await form.getByLabel("Value", { exact: true }).fill("for the damaged one");
+  await form.getByLabel("Partition", { exact: true }).fill("0");
+  await form.getByRole("button", { name: "Send", exact: true }).click();
+  await form.getByRole("alert").first().waitFor({ timeout: 60_000 });
   await page.goto(`${node.url}/ui/topics/hurt/messages?seek=offset&partition=1&offset=0`);
   await page.getByText("of 1: 19").waitFor();
   await page.goto(`${node.url}/ui/topics/hurt/messages?seek=offset&partition=0&offset=0`);
@@ -284,6 +310,9 @@ test("a damaged partition says what is wrong with it, the others go on, and it i
     .first()
     .click();
   await page.getByText("of 0: 19").waitFor();
+  expect(await form.getByLabel("Value", { exact: true }).inputValue()).toBe("for the damaged one");
+  await form.getByRole("button", { name: "Send", exact: true }).click();
+  await form.getByText("1 record stored").waitFor();
   await page.context().close();
 });
 

@@ -50,6 +50,12 @@ test("a browser that speaks Chinese gets the console in Chinese", async () => {
       await page.goto(`${node.url}/ui/${path}`);
       await settle(page);
       await picture(page, `zh ${path}`);
+      await page.setViewportSize({ width: 390, height: 844 });
+      await page.emulateMedia({ colorScheme: "dark" });
+      await settle(page);
+      await picture(page, `zh narrow dark ${path}`);
+      await page.emulateMedia({ colorScheme: "light" });
+      await page.setViewportSize({ width: 1280, height: 800 });
     }
   expect(found).toEqual([]);
   await context.close();

@@ -97,7 +97,7 @@ test("a partition is moved by its plan, its progress is watched, and its move is
   const row = page.getByRole("row").filter({ hasText: "cargo:0" });
   await row.waitFor();
   // It goes on by itself, and says how far it has come.
-  await until(async () => /\d.* \/ [\d.]+ MiB/.test((await row.textContent()) ?? ""), 20_000);
+  await until(async () => /\d.* \/ [\d.]+ MiB · .* left/.test((await row.textContent()) ?? ""), 20_000);
   await look("running");
   await row.getByRole("button", { name: "Cancel move" }).click();
   await dialog().getByText(`cargo:0 goes back to the nodes ${home}.`).waitFor();
@@ -177,7 +177,7 @@ test("a node tells whether it may stop, is drained by a plan with its progress, 
   await dialog().getByRole("button", { name: "Drain", exact: true }).click();
   await dialog().waitFor({ state: "hidden" });
   await page.getByText("The node is being drained").waitFor();
-  await page.getByText(/\d+ of \d+ replicas have left/).waitFor();
+  await page.getByText(/of [\d.]+ MiB have been copied away, \d+ replicas? (is|are) left/).waitFor();
   await page.getByText("draining", { exact: true }).first().waitFor();
   await look("draining");
   await button("End draining").click();
@@ -206,5 +206,43 @@ test("a node tells whether it may stop, is drained by a plan with its progress, 
   await dialog().getByRole("button", { name: "Remove", exact: true }).click();
   await page.waitForURL("**/ui/nodes");
   await until(async () => (await page.getByRole("row").count()) === 4);
+});
+
+test("a rebalance shows its plan, then its progress here and among the operations, and ends with the replicas spread", async () => {
+  await cluster.call("POST", "/v1/topics", { name: "freight", partitions: 4, replication_factor: 1 });
+  const all = [0, 1, 2, 3];
+  await cluster.call("POST", "/v1/reassignments", { moves: all.map((partition) => ({ topic: "freight", partition, replicas: [1] })) });
+  await until(async () => (await places("freight")).every((p) => p.replicas.join() === "1"), 30_000);
+  const value = "x".repeat(100_000);
+  await cluster.call("POST", "/v1/topics/freight/records", { records: all.flatMap((partition) => Array(8).fill({ partition, value })) });
+  await open("reassignments");
+  await page.getByText("Nothing moves").waitFor();
+  await button("Rebalance").click();
+  await dialog().getByLabel("Throttle").fill("0.0625");
+  await button("Show the plan").click();
+  await dialog()
+    .getByText(/partitions?, [1-9]\d* replicas? to copy/)
+    .waitFor();
+  await dialog()
+    .getByText(/freight:\d/)
+    .first()
+    .waitFor();
+  expect(
+    (await places("freight")).flatMap((p) => p.adding),
+    "a plan moves nothing",
+  ).toEqual([]);
+  await look("rebalance");
+  await dialog().getByRole("button", { name: "Rebalance", exact: true }).click();
+  await dialog().waitFor({ state: "hidden" });
+  const row = page.getByRole("row").filter({ hasText: "freight:" }).first();
+  await until(async () => /KiB · .* left/.test((await row.textContent()) ?? ""), 20_000);
+  await open("operations");
+  const operation = page.getByRole("row").filter({ hasText: "move-partition" }).filter({ hasText: "running" }).first();
+  await until(async () => /KiB.* left/.test((await operation.textContent()) ?? ""), 20_000);
+  await look("rebalancing");
+  await open("reassignments");
+  await throttle(0);
+  await page.getByText("Nothing moves").waitFor({ timeout: 30_000 });
+  expect(new Set((await places("freight")).flatMap((p) => p.replicas)).size).toBeGreaterThan(1);
   expect(found.filter((line) => !/Failed to load resource: .* status of 50[34]/.test(line))).toEqual([]);
 });

@@ -1,7 +1,7 @@
 import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { axe, findings } from "./audit";
-import { complaints, launch, logIn, newContext, TestNode } from "./node";
+import { complaints, launch, logIn, newContext, TestNode, until } from "./node";
 import { fillNode, pages, picture, settle } from "./world";
 
 const node = new TestNode(["--dev"]);
@@ -43,12 +43,44 @@ async function unreached(page: Page): Promise<string[]> {
   )) as string[];
 }
 
-test("every page is accessible in both themes, complains of nothing, and is wholly reached by the Tab key", async () => {
+/** Opens the menus of a page by keyboard, of each kind one: what the arrows do not come to, and where Escape does not lead back. */
+async function menus(page: Page, seen: Set<string>): Promise<string[]> {
+  const wrong: string[] = [];
+  const focused = () =>
+    page.evaluate(() => (document.activeElement?.getAttribute("aria-label") ?? document.activeElement?.textContent ?? "").trim());
+  const all = page.locator('button[aria-haspopup="menu"]:visible:enabled');
+  const names = await all.evaluateAll((list) => list.map((e) => (e.getAttribute("aria-label") ?? e.textContent ?? "").trim()));
+  for (const [i, name] of names.entries()) {
+    const kind = name.replace(/\d+/g, "#").replace(/ on .*/, "");
+    if (seen.has(kind)) continue;
+    seen.add(kind);
+    await all.nth(i).focus();
+    await page.keyboard.press("Enter");
+    const menu = page.getByRole("menu");
+    await menu.waitFor();
+    const n = await menu.locator("[data-menu-item]:not([data-disabled])").count();
+    const walked = new Set<string>();
+    for (let k = 0; k <= n; k++) {
+      await page.keyboard.press("ArrowDown");
+      walked.add(await focused());
+    }
+    if (walked.size < n) wrong.push(`menu ${name}: the arrows come to ${walked.size} of ${n} items`);
+    await page.keyboard.press("Escape");
+    await menu.waitFor({ state: "hidden" });
+    await until(async () => (await focused()) === name, 3000).catch(async () =>
+      wrong.push(`menu ${name}: the focus goes to ${await focused()}`),
+    );
+  }
+  return wrong;
+}
+
+test("every page is accessible in both themes, complains of nothing, and all of it and of its menus is reached by keyboard", async () => {
   const context = await newContext(browser, { colorScheme: "light" });
   const page = await context.newPage();
   const found = complaints(page);
   await logIn(page, node);
   const wrong: string[] = [];
+  const seen = new Set<string>();
   for (const path of pages) {
     await page.emulateMedia({ colorScheme: "light" });
     await page.goto(`${node.url}/ui/${path}`);
@@ -63,8 +95,10 @@ test("every page is accessible in both themes, complains of nothing, and is whol
     wrong.push(...(await findings(page)).map((w) => `dark ${path}: ${w}`));
     await picture(page, `dark ${path}`);
     wrong.push(...(await unreached(page)).map((w) => `${path}: Tab does not come to ${w}`));
+    wrong.push(...(await menus(page, seen)).map((w) => `${path}: ${w}`));
     wrong.push(...found.splice(0).map((w) => `${path}: ${w}`));
   }
   expect(wrong).toEqual([]);
+  expect(seen.size).toBeGreaterThan(6);
   await context.close();
 });

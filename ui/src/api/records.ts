@@ -100,13 +100,34 @@ export function addCoverage(a: Coverage | null, b: Coverage): Coverage {
   };
 }
 
+const byOffset = (ask: Ask): boolean => ask.seek === "offset" && !ask.cursor && !ask.q && ask.partition !== undefined;
+const firstPath = (ask: Ask): string => browsePath(ask, pageSize, { preview_bytes: String(previewBytes) });
+
+/** A read that was begun before the page that shows it; it serves once, and not for long. */
+let ahead: { path: string; answer: Promise<Response>; end: number } | null = null;
+const aheadTime = 2000;
+
+/** Begins to read what readPage will be asked for in a moment; searches, which can be stopped, are not begun. */
+export function readAhead(ask: Ask): void {
+  if (byOffset(ask) || ask.q) return;
+  const path = firstPath(ask);
+  const answer = call(path);
+  answer.catch(() => undefined); // whoever takes it hears of it
+  ahead = { path, answer, end: performance.now() + aheadTime };
+}
+
+function begun(path: string): Promise<Response> | null {
+  const it = ahead;
+  ahead = null;
+  return it && it.path === path && performance.now() < it.end ? it.answer : null;
+}
+
 /**
  * Reads a page. A search is asked for in pieces of under a second, so that its progress is
  * seen and Stop ends it at once; `progress` gets what was found so far after each.
  */
 export async function readPage(ask: Ask, signal: AbortSignal, progress: (page: Page) => void): Promise<Page> {
-  if (ask.seek === "offset" && !ask.cursor && !ask.q && ask.partition !== undefined)
-    return readFrom(ask.topic, ask.partition, ask.offset ?? 0, signal);
+  if (byOffset(ask) && ask.partition !== undefined) return readFrom(ask.topic, ask.partition, ask.offset ?? 0, signal);
   let page: Page = { records: [], next: null, prev: null, reason: "", cursor: ask.cursor ?? null, scanned: null };
   for (let first = true; ; first = false) {
     const piece: Ask = first ? ask : { ...ask, cursor: page.cursor ?? undefined };
@@ -114,7 +135,8 @@ export async function readPage(ask: Ask, signal: AbortSignal, progress: (page: P
       preview_bytes: String(previewBytes),
       ...(ask.q ? { max_time_ms: "700" } : {}),
     });
-    const answer = (await (await call(path, { signal })).json()) as BrowseAnswer;
+    const answer = (await (await ((first && begun(path)) || call(path, { signal }))).json()) as BrowseAnswer;
+    signal.throwIfAborted();
     page = {
       records: [...page.records, ...answer.records],
       next: answer.next_cursor,

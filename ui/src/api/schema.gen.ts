@@ -319,6 +319,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/brokers/{broker}/metrics/history": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** What a node measured lately */
+        get: operations["brokerMetricsHistory"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/brokers/{broker}/undrain": {
         parameters: {
             query?: never;
@@ -1317,7 +1334,8 @@ export interface components {
             op: string;
         };
         Broker: {
-            actions: string[];
+            /** @description what the caller may do to it, as it is now */
+            actions: ("alter" | "drain" | "undrain" | "delete")[];
             /**
              * Format: int64
              * @description how far its clock is ahead of the median of the nodes' clocks; null where there is nothing to compare
@@ -2051,7 +2069,7 @@ export interface components {
             error: components["schemas"]["Problem"] | null;
             /**
              * Format: int64
-             * @description until its end, by how long it took so far; null where that cannot be told
+             * @description until its end, by how long it took so far, and of moves by the throttle; null where that cannot be told
              */
             eta_ms: number | null;
             /** @description changes with the state */
@@ -2489,6 +2507,11 @@ export interface components {
             actions: string[];
             /** @description that it did not have before */
             adding: number[];
+            /**
+             * Format: int64
+             * @description until it is there, by how long it took so far and by the throttle; null where that cannot be told
+             */
+            eta_ms: number | null;
             /** @description changes with the partition's replicas, leader and in-sync replicas */
             etag: string;
             /** @description those before, which a cancellation brings back */
@@ -4132,6 +4155,68 @@ export interface operations {
             500: components["responses"]["Error500"];
             501: components["responses"]["Error501"];
             503: components["responses"]["Error503"];
+            504: components["responses"]["Error504"];
+        };
+    };
+    brokerMetricsHistory: {
+        parameters: {
+            query?: {
+                /** @description names of series, with commas between */
+                series?: string;
+                /** @description milliseconds since 1970; an hour before to unless given */
+                from?: number;
+                /** @description milliseconds since 1970, not included; now unless given, and at most */
+                to?: number;
+                /** @description between points, a multiple of 10000, with a topic's series of 60000; chosen for 500 points at most unless given */
+                step_ms?: number;
+            };
+            header?: never;
+            path: {
+                /** @description node id */
+                broker: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HistoryAnswer"];
+                };
+            };
+            401: components["responses"]["Error401"];
+            403: components["responses"]["Error403"];
+            /** @description `unknown-broker`: No such broker. `unknown-topic`: No such topic. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            406: components["responses"]["Error406"];
+            413: components["responses"]["Error413"];
+            415: components["responses"]["Error415"];
+            422: components["responses"]["Error422"];
+            429: components["responses"]["Error429"];
+            500: components["responses"]["Error500"];
+            501: components["responses"]["Error501"];
+            /** @description `leader-unavailable`: The leader is not available. `quorum-unavailable`: The metadata quorum is not available. */
+            503: {
+                headers: {
+                    /** @description Seconds to wait before the next try. */
+                    "Retry-After": string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             504: components["responses"]["Error504"];
         };
     };

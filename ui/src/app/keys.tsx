@@ -1,5 +1,6 @@
-import { Kbd, Modal, Table } from "@mantine/core";
+import { Kbd, Table } from "@mantine/core";
 import { type Key, useT } from "../i18n";
+import { Dialog } from "../parts/dialog";
 
 const rows: [string, Key][] = [
   ["Ctrl K", "keys.palette"],
@@ -22,7 +23,7 @@ const rows: [string, Key][] = [
 export default function Keys({ close }: { close: () => void }) {
   const t = useT();
   return (
-    <Modal opened onClose={close} title={t("keys.title")} closeButtonProps={{ "aria-label": t("act.close") }}>
+    <Dialog close={close} title={t("keys.title")}>
       <Table>
         <Table.Tbody>
           {rows.map(([keys, label]) => (
@@ -35,6 +36,6 @@ export default function Keys({ close }: { close: () => void }) {
           ))}
         </Table.Tbody>
       </Table>
-    </Modal>
+    </Dialog>
   );
 }

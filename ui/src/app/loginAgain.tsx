@@ -3,6 +3,7 @@ import { useEffect } from "react";
 import { sameAgain } from "../api/client";
 import { useT } from "../i18n";
 import { useStore } from "../lib/store";
+import { useWayBack } from "../parts/dialog";
 import { LoginForm } from "../parts/loginForm";
 import { queryClient } from "./queries";
 import { session } from "./session";
@@ -11,6 +12,7 @@ import { session } from "./session";
 export default function LoginAgain() {
   const t = useT();
   const { me } = useStore(session);
+  useWayBack();
   // Somebody may log in again in another tab, which is enough for this one.
   useEffect(() => {
     const look = () => {
@@ -37,6 +39,7 @@ export default function LoginAgain() {
       withCloseButton={false}
       closeOnEscape={false}
       closeOnClickOutside={false}
+      returnFocus={false}
       title={t("again.title")}
       zIndex={400}
     >

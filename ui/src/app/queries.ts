@@ -27,7 +27,8 @@ export const infoQuery = queryOptions({
     connection.set({ ...connection.get(), skew: Math.abs(skew) < 1500 ? 0 : skew });
     return info;
   },
-  refetchInterval: 60_000,
+  // A clock that is off is looked at closely, until somebody has set it.
+  refetchInterval: () => (Math.abs(connection.get().skew) > 60_000 ? 5_000 : 60_000),
 });
 
 export const clusterQuery = queryOptions({

@@ -1,5 +1,6 @@
 import { createRootRoute, createRoute, createRouter, lazyRouteComponent, Outlet, redirect } from "@tanstack/react-router";
 import { whoAmI } from "../api/client";
+import { readAhead } from "../api/records";
 import { prefix } from "../lib/prefix";
 import { RouteFailure, RoutePending } from "../parts/states";
 import * as search from "./search";
@@ -70,6 +71,12 @@ const messages = createRoute({
   getParentRoute: () => topic,
   path: "/messages",
   validateSearch: search.messagesSearch,
+  // The records are on their way while the page is made.
+  loader: ({ params, location, cause }) => {
+    const { seek = "newest", decoder: _, open: __, ...asked } = search.messagesSearch(location.search as Record<string, unknown>);
+    if (cause !== "enter" || seek === "live") return;
+    readAhead({ ...asked, seek, topic: params.topic });
+  },
   component: lazyRouteComponent(() => import("../pages/messages"), "MessagesPage"),
 });
 const produce = createRoute({

@@ -67,7 +67,10 @@ export const auditSearch = (raw: Raw) => ({
   outcome: word(raw, "outcome", ["success", "refused", "failed", "unknown"] as const),
 });
 export const operationsSearch = (raw: Raw) => ({ state: word(raw, "state", ["running", "done", "failed", "cancelled"] as const) });
-export const metricsSearch = (raw: Raw) => ({ span: word(raw, "span", ["15m", "1h", "6h", "24h"] as const) });
+export const metricsSearch = (raw: Raw) => ({
+  span: word(raw, "span", ["15m", "1h", "6h", "24h"] as const),
+  node: whole(raw, "node"),
+});
 export const missingSearch = (raw: Raw) => ({ q: text(raw, "q") });
 
 /** The page's search parameters, and a function that changes some of them. */

@@ -36,7 +36,7 @@ export function AboutPage() {
       <Loaded of={info}>
         {(data) => (
           <Stack>
-            <Table variant="vertical" withTableBorder>
+            <Table variant="vertical" layout="auto" withTableBorder>
               <Table.Tbody>
                 <Table.Tr>
                   <Table.Th w={220}>{t("about.version")}</Table.Th>
@@ -58,7 +58,7 @@ export function AboutPage() {
                 )}
                 {Object.entries(data.limits).map(([name, value]) => (
                   <Table.Tr key={name}>
-                    <Table.Th style={{ overflowWrap: "anywhere" }}>{name}</Table.Th>
+                    <Table.Th style={{ whiteSpace: "nowrap" }}>{name}</Table.Th>
                     <Table.Td>{limit(name, value)}</Table.Td>
                   </Table.Tr>
                 ))}

@@ -5,7 +5,6 @@ import {
   Code,
   Group,
   Menu,
-  Modal,
   PasswordInput,
   SegmentedControl,
   Select,
@@ -26,6 +25,7 @@ import { useT } from "../i18n";
 import { useStore } from "../lib/store";
 import { CopyAs, quote } from "../parts/copy";
 import { Danger } from "../parts/danger";
+import { Dialog } from "../parts/dialog";
 import { GatedButton, useAdminReason } from "../parts/gate";
 import { Link } from "../parts/link";
 import { PasswordDialog } from "../parts/password";
@@ -87,14 +87,14 @@ function useUsers() {
   });
 }
 
-type Dialog = { kind: "create" } | { kind: "password" | "tokens" | "delete"; user: User };
+type Shown = { kind: "create" } | { kind: "password" | "tokens" | "delete"; user: User };
 
 function Users() {
   const t = useT();
   const { me } = useStore(session);
   const client = useQueryClient();
   const users = useUsers();
-  const [dialog, setDialog] = useState<Dialog | null>(null);
+  const [dialog, setDialog] = useState<Shown | null>(null);
   const refresh = () => void client.invalidateQueries({ queryKey: ["users"] });
   const update = async (user: User, body: { admin?: boolean; disabled?: boolean }) => {
     try {
@@ -247,7 +247,7 @@ function CreateUser({ close, onDone }: { close: () => void; onDone: () => void }
     }
   };
   return (
-    <Modal opened onClose={close} title={t("user.create")} closeButtonProps={{ "aria-label": t("act.close") }}>
+    <Dialog close={close} title={t("user.create")}>
       <form
         onSubmit={(e) => {
           e.preventDefault();
@@ -293,7 +293,7 @@ function CreateUser({ close, onDone }: { close: () => void; onDone: () => void }
           </Group>
         </Stack>
       </form>
-    </Modal>
+    </Dialog>
   );
 }
 

@@ -94,13 +94,15 @@ function CoverageLine({ scanned, reason, busy, stopped }: { scanned: Coverage; r
 export function MessagesPage() {
   const { topic } = useParams({ strict: false }) as { topic: string };
   const [search, change] = usePageSearch(messagesSearch);
+  const [there, setThere] = useState(false);
+  const shown = useCallback(() => setThere(true), []);
   const state = useQuery(topicQuery(topic));
   const barred = useMay(state.data?.actions, `topic:${topic}`)("read");
   if (barred) return <Failure error={new Problem(403, "forbidden", barred)} />;
   const seek = search.seek ?? "newest";
   return (
     <Stack gap="sm">
-      <Controls topic={topic} seek={seek} partitions={state.data?.partitions.length ?? 1} />
+      <Controls topic={topic} seek={seek} partitions={state.data?.partitions.length ?? 1} there={there || seek === "live"} />
       {seek === "live" ? (
         <Suspense fallback={<Loading />}>
           <Tail
@@ -113,7 +115,7 @@ export function MessagesPage() {
           />
         </Suspense>
       ) : (
-        <Browse topic={topic} />
+        <Browse topic={topic} onShown={shown} />
       )}
       {search.open && (
         <Suspense fallback={null}>
@@ -124,19 +126,21 @@ export function MessagesPage() {
   );
 }
 
-/** False while a page is first shown and true soon after, for what nobody reaches for before its content is there. */
-function useLater(): boolean {
+/** False until the content is there and true soon after, for what nobody reaches for before. */
+function useLater(there: boolean): boolean {
   const [later, setLater] = useState(false);
-  useEffect(() => startTransition(() => setLater(true)), []);
+  useEffect(() => {
+    if (there) startTransition(() => setLater(true));
+  }, [there]);
   return later;
 }
 
 /** Where to begin and what to look for. What is typed takes effect with Enter or when the field is left. */
-function Controls({ topic, seek, partitions }: { topic: string; seek: Seek; partitions: number }) {
+function Controls({ topic, seek, partitions, there }: { topic: string; seek: Seek; partitions: number; there: boolean }) {
   const t = useT();
   const [search, change] = usePageSearch(messagesSearch);
   const utc = useStore(timeMode) === "utc";
-  const later = useLater();
+  const later = useLater(there);
   const [q, setQ] = useState(search.q ?? "");
   const [offset, setOffset] = useState<number | string>(search.offset ?? 0);
   useEffect(() => setQ(search.q ?? ""), [search.q]);
@@ -278,7 +282,7 @@ function Controls({ topic, seek, partitions }: { topic: string; seek: Seek; part
   );
 }
 
-function Browse({ topic }: { topic: string }) {
+function Browse({ topic, onShown }: { topic: string; onShown: () => void }) {
   const t = useT();
   const [search, change] = usePageSearch(messagesSearch);
   const [version, setVersion] = useState(0);
@@ -298,6 +302,10 @@ function Browse({ topic }: { topic: string }) {
     [topic, seek, search.time, search.partition, search.offset, search.cursor, search.q, search.in],
   );
   const { page, busy, stopped, error, stop } = useReading(ask, version);
+  const settled = page !== null || error !== null;
+  useEffect(() => {
+    if (settled) onShown();
+  }, [settled, onShown]);
   const records = page?.records ?? [];
   const byOffset = seek === "offset" && !search.cursor && !search.q;
   const last = records.at(-1);
@@ -323,7 +331,7 @@ function Browse({ topic }: { topic: string }) {
   return (
     <Stack gap="xs">
       <Group justify="space-between" mih={34} gap="xs">
-        <Group gap="xs" flex={1}>
+        <Group gap="xs" flex="1 1 260px">
           {busy && <Loader size="xs" aria-label={t("state.loading")} />}
           {page?.scanned && search.q ? (
             <CoverageLine scanned={page.scanned} reason={page.reason} busy={busy} stopped={stopped} />

@@ -1,7 +1,8 @@
-import { SegmentedControl, SimpleGrid, Stack } from "@mantine/core";
+import { Group, SegmentedControl, Select, SimpleGrid, Stack } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { useParams } from "@tanstack/react-router";
 import { historyQuery, type Span, spans } from "../app/history";
+import { clusterQuery, infoQuery } from "../app/queries";
 import { metricsSearch, usePageSearch } from "../app/search";
 import { type Key, useT } from "../i18n";
 import Chart from "../parts/chart";
@@ -12,8 +13,8 @@ import { usePageTitle } from "../parts/title";
 type Panel = [title: Key, ...series: [name: string, label: Key][]];
 
 const nodePanels: Panel[] = [
-  ["overview.bytes", ["bytes_in_per_s", "overview.in"], ["bytes_out_per_s", "overview.out"]],
-  ["overview.records", ["records_in_per_s", "overview.in"], ["records_out_per_s", "overview.out"]],
+  ["metrics.bytes", ["bytes_in_per_s", "overview.in"], ["bytes_out_per_s", "overview.out"]],
+  ["metrics.records", ["records_in_per_s", "overview.in"], ["records_out_per_s", "overview.out"]],
   ["metrics.requests", ["requests_per_s", "metrics.all"], ["client_errors_per_s", "metrics.clientErrors"]],
   ["metrics.latency", ["request_latency_p50_ms", "metrics.p50"], ["request_latency_p99_ms", "metrics.p99"]],
   ["metrics.produceLatency", ["produce_latency_p50_ms", "metrics.p50"], ["produce_latency_p99_ms", "metrics.p99"]],
@@ -28,16 +29,18 @@ function Panels({ panels, of = (name) => name }: { panels: Panel[]; of?: (name: 
   const [search, change] = usePageSearch(metricsSearch);
   const span: Span = search.span ?? "1h";
   const names = panels.flatMap(([, ...series]) => series.map(([name]) => of(name)));
-  const history = useQuery(historyQuery(names, span));
+  const history = useQuery(historyQuery(names, span, search.node));
   return (
     <Stack>
-      <SegmentedControl
-        aria-label={t("metrics.span")}
-        value={span}
-        onChange={(v) => change({ span: v as Span })}
-        data={(Object.keys(spans) as Span[]).map((s) => ({ value: s, label: t(`span.${s}`) }))}
-        style={{ alignSelf: "flex-start" }}
-      />
+      <Group gap="sm">
+        <SegmentedControl
+          aria-label={t("metrics.span")}
+          value={span}
+          onChange={(v) => change({ span: v as Span })}
+          data={(Object.keys(spans) as Span[]).map((s) => ({ value: s, label: t(`span.${s}`) }))}
+        />
+        <NodeChoice node={search.node} choose={(node) => change({ node })} />
+      </Group>
       <Loaded of={history}>
         {(data) => (
           <SimpleGrid cols={{ base: 1, lg: 2 }}>
@@ -55,6 +58,28 @@ function Panels({ panels, of = (name) => name }: { panels: Panel[]; of?: (name: 
   );
 }
 
+/** Whose measurements are shown, where there is a choice: each node measures itself. */
+function NodeChoice({ node, choose }: { node: number | undefined; choose: (node: number | undefined) => void }) {
+  const t = useT();
+  const info = useQuery(infoQuery);
+  const cluster = useQuery({ ...clusterQuery, retry: false });
+  const nodes = cluster.data?.brokers ?? [];
+  if (nodes.length < 2 && node === undefined) return null;
+  return (
+    <Select
+      aria-label={t("metrics.of")}
+      w={200}
+      allowDeselect={false}
+      value={String(node ?? info.data?.node_id ?? "")}
+      onChange={(v) => choose(v === null || Number(v) === info.data?.node_id ? undefined : Number(v))}
+      data={nodes.map((b) => ({
+        value: String(b.id),
+        label: `${t("node.id")} ${b.id}${b.state === "online" ? "" : ` · ${t(`node.state.${b.state}`)}`}`,
+      }))}
+    />
+  );
+}
+
 export function MetricsPage() {
   const t = useT();
   usePageTitle(t("nav.metrics"));
@@ -69,8 +94,8 @@ export function MetricsPage() {
 }
 
 const topicPanels: Panel[] = [
-  ["overview.bytes", ["bytes_in_per_s", "overview.in"], ["bytes_out_per_s", "overview.out"]],
-  ["overview.records", ["records_in_per_s", "overview.in"], ["records_out_per_s", "overview.out"]],
+  ["metrics.bytes", ["bytes_in_per_s", "overview.in"], ["bytes_out_per_s", "overview.out"]],
+  ["metrics.records", ["records_in_per_s", "overview.in"], ["records_out_per_s", "overview.out"]],
   ["topic.size", ["size_bytes", "topic.size"]],
 ];
 

@@ -1,4 +1,4 @@
-import { Alert, SimpleGrid, Stack, Table, Text, Title } from "@mantine/core";
+import { Alert, Group, SimpleGrid, Stack, Table, Text, Title } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { useParams } from "@tanstack/react-router";
 import { lazy, type ReactNode, Suspense } from "react";
@@ -108,37 +108,38 @@ function Facts({ of: b }: { of: Broker }) {
   );
 }
 
-/** What the node has measured; each node tells that of itself alone. */
+/** What the node has measured, whichever node answers; and the way to its own console. */
 function Measured({ of: b }: { of: Broker }) {
   const t = useT();
   const info = useQuery(infoQuery);
   const own = info.data?.node_id === b.id;
-  const history = useQuery({ ...historyQuery(charted, "15m"), retry: false, enabled: own });
-  if (!info.data) return null;
-  if (!own) {
-    const there = consoleOf(b.http_address, window.location, `${prefix}/ui/nodes/${b.id}`);
-    return (
-      <Text size="sm" c="dimmed">
-        {t("node.elsewhere", { node: info.data.node_id })}{" "}
-        {there && b.state !== "offline" && (
+  const reached = b.state !== "offline";
+  const history = useQuery({ ...historyQuery(charted, "15m", b.id), retry: false, enabled: reached });
+  if (!info.data || !reached) return null;
+  if (history.error && !history.data) return <Failure error={history.error} retry={() => history.refetch()} />;
+  const there = own ? null : consoleOf(b.http_address, window.location, `${prefix}/ui/nodes/${b.id}`);
+  const line = (name: string, label: string) => ({ points: [], unit: "count", ...history.data?.[name], name: label });
+  return (
+    <Stack gap="sm">
+      <SimpleGrid cols={{ base: 1, md: 2 }}>
+        <Suspense fallback={<Loading rows={3} />}>
+          <Chart
+            title={t("overview.bytes")}
+            series={[line("bytes_in_per_s", t("overview.in")), line("bytes_out_per_s", t("overview.out"))]}
+          />
+          <Chart title={t("metrics.disk")} series={[line("disk_free_bytes", t("metrics.free"))]} />
+        </Suspense>
+      </SimpleGrid>
+      <Group gap="md">
+        <Link to="/metrics" search={{ node: own ? undefined : b.id }} className="tw-link">
+          {t("node.allMetrics")}
+        </Link>
+        {there && (
           <a href={there} className="tw-plain">
             {t("node.console", { node: b.id })}
           </a>
         )}
-      </Text>
-    );
-  }
-  if (history.error && !history.data) return <Failure error={history.error} retry={() => history.refetch()} />;
-  const line = (name: string, label: string) => ({ points: [], unit: "count", ...history.data?.[name], name: label });
-  return (
-    <SimpleGrid cols={{ base: 1, md: 2 }}>
-      <Suspense fallback={<Loading rows={3} />}>
-        <Chart
-          title={t("overview.bytes")}
-          series={[line("bytes_in_per_s", t("overview.in")), line("bytes_out_per_s", t("overview.out"))]}
-        />
-        <Chart title={t("metrics.disk")} series={[line("disk_free_bytes", t("metrics.free"))]} />
-      </Suspense>
-    </SimpleGrid>
+      </Group>
+    </Stack>
   );
 }

@@ -103,7 +103,7 @@ function Row({ o, cancel }: { o: Operation; cancel: () => void }) {
     <Table.Tr>
       <Table.Td>{o.kind}</Table.Td>
       <Table.Td>
-        <Badge variant="outline" c="inherit" tt="none" color={colors[o.state]}>
+        <Badge variant="outline" c="inherit" tt="none" color={colors[o.state]} miw="max-content">
           {t(`operations.state.${o.state}`)}
         </Badge>
         {error && (
@@ -115,7 +115,7 @@ function Row({ o, cancel }: { o: Operation; cancel: () => void }) {
       <Table.Td>
         {o.state === "running" && <Progress value={total ? (n / total) * 100 : 0} aria-label={t("operations.progress")} />}
         <Text size="xs" c="dimmed">
-          {amount(n)} / {amount(total)} {unit === "bytes" ? "" : unit}{" "}
+          {amount(n)} / {amount(total)} {unit === "bytes" ? "" : t(`operations.unit.${unit}`)}{" "}
           {o.eta_ms !== null && `· ${t("operations.eta", { eta: duration(o.eta_ms) })}`}
         </Text>
       </Table.Td>

@@ -1,4 +1,4 @@
-import { ActionIcon, Badge, Button, Checkbox, Group, Menu, Modal, NumberInput, Stack, Switch, Table, Text, Tooltip } from "@mantine/core";
+import { ActionIcon, Badge, Button, Checkbox, Group, Menu, NumberInput, Stack, Switch, Table, Text, Tooltip } from "@mantine/core";
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { useParams } from "@tanstack/react-router";
 import { EllipsisVertical } from "lucide-react";
@@ -13,6 +13,7 @@ import { type ReplicaRow, replicaRows } from "../lib/cluster";
 import { bytes, count, duration } from "../lib/format";
 import { CopyAs, quote } from "../parts/copy";
 import { Danger } from "../parts/danger";
+import { Dialog } from "../parts/dialog";
 import { ElectDialog, type Election } from "../parts/elections";
 import { GatedButton, type Reason, useMay } from "../parts/gate";
 import { HealthBadge } from "../parts/health";
@@ -259,7 +260,7 @@ function Grow({ topic, close }: { topic: Topic; close: () => void }) {
   const [error, setError] = useState<unknown>(null);
   const [busy, setBusy] = useState(false);
   return (
-    <Modal opened onClose={close} title={t("partitions.add")} closeButtonProps={{ "aria-label": t("act.close") }}>
+    <Dialog close={close} title={t("partitions.add")}>
       <Stack>
         <Text size="sm">{t("partitions.addText")}</Text>
         <NumberInput
@@ -300,7 +301,7 @@ function Grow({ topic, close }: { topic: Topic; close: () => void }) {
           </Button>
         </Group>
       </Stack>
-    </Modal>
+    </Dialog>
   );
 }
 

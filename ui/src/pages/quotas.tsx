@@ -1,4 +1,4 @@
-import { Alert, Button, Group, Modal, NumberInput, Stack, Table, TextInput } from "@mantine/core";
+import { Alert, Button, Group, NumberInput, Stack, Table, TextInput } from "@mantine/core";
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { Plus } from "lucide-react";
 import { useState } from "react";
@@ -8,6 +8,7 @@ import { useT } from "../i18n";
 import { bytes, count } from "../lib/format";
 import { CopyAs, quote } from "../parts/copy";
 import { Danger } from "../parts/danger";
+import { Dialog } from "../parts/dialog";
 import { useAdminReason } from "../parts/gate";
 import { Scroll } from "../parts/scroll";
 import { Empty, Failure, Loaded, PageHead } from "../parts/states";
@@ -139,7 +140,7 @@ function EditQuota({ quota, close }: { quota: Quota | null; close: () => void })
   };
   const hint = (v: number | string) => (v === "" ? t("quotas.unlimited") : `${bytes(Number(v))}/s`);
   return (
-    <Modal opened onClose={close} title={t("quotas.set")} closeButtonProps={{ "aria-label": t("act.close") }}>
+    <Dialog close={close} title={t("quotas.set")}>
       <form
         onSubmit={(e) => {
           e.preventDefault();
@@ -186,6 +187,6 @@ function EditQuota({ quota, close }: { quota: Quota | null; close: () => void })
           </Group>
         </Stack>
       </form>
-    </Modal>
+    </Dialog>
   );
 }

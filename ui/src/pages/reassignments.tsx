@@ -4,7 +4,7 @@ import { useState } from "react";
 import { api, type Schemas, take } from "../api/client";
 import { useMayCluster } from "../app/cluster";
 import { useT } from "../i18n";
-import { bytes } from "../lib/format";
+import { bytes, duration } from "../lib/format";
 import { CopyAs, quote } from "../parts/copy";
 import { Danger } from "../parts/danger";
 import { GatedButton, type Reason } from "../parts/gate";
@@ -141,6 +141,7 @@ function MoveTable({ items, reason, cancel }: { items: Move[]; reason: Reason; c
                       <Progress value={total ? (n / total) * 100 : 100} aria-label={t("operations.progress")} />
                       <Text size="xs" c="dimmed">
                         {bytes(n)} / {bytes(total)}
+                        {m.eta_ms !== null && ` · ${t("operations.eta", { eta: duration(m.eta_ms) })}`}
                       </Text>
                     </>
                   )}

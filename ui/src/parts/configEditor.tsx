@@ -1,25 +1,11 @@
-import {
-  Alert,
-  Badge,
-  Button,
-  Group,
-  Modal,
-  MultiSelect,
-  Paper,
-  Select,
-  Stack,
-  Switch,
-  Table,
-  Text,
-  TextInput,
-  Title,
-} from "@mantine/core";
+import { Alert, Badge, Button, Group, MultiSelect, Paper, Select, Stack, Switch, Table, Text, TextInput, Title } from "@mantine/core";
 import { Search } from "lucide-react";
 import { useState } from "react";
 import { asProblem } from "../api/problem";
 import { type Key, useT } from "../i18n";
 import { settingInWords } from "../lib/format";
 import { type Conflict, conflicts, faultOf, groupOf, groups, patchOf, prune, type Setting, type Staged } from "../lib/settings";
+import { Dialog } from "./dialog";
 import { GatedButton, type Reason } from "./gate";
 import { Scroll } from "./scroll";
 import { Failure } from "./states";
@@ -153,13 +139,7 @@ export function ConfigEditor({ config, reason, save, reload, q, modified, onFilt
         </Paper>
       )}
       {reviewing && !clash && (
-        <Modal
-          opened
-          onClose={() => setReviewing(false)}
-          title={t("config.review")}
-          size="lg"
-          closeButtonProps={{ "aria-label": t("act.close") }}
-        >
+        <Dialog close={() => setReviewing(false)} title={t("config.review")} size="lg">
           <Diff items={base.items} staged={staged} />
           {error ? <Failure error={error} /> : null}
           <Group justify="flex-end" mt="md">
@@ -170,7 +150,7 @@ export function ConfigEditor({ config, reason, save, reload, q, modified, onFilt
               {t("config.save", { n: names.length })}
             </Button>
           </Group>
-        </Modal>
+        </Dialog>
       )}
       {clash && (
         <Clash
@@ -262,7 +242,7 @@ function Clash({
 }) {
   const t = useT();
   return (
-    <Modal opened onClose={close} size="xl" title={t("clash.title")} closeButtonProps={{ "aria-label": t("act.close") }}>
+    <Dialog close={close} size="xl" title={t("clash.title")}>
       <Stack>
         <Alert color="yellow" variant="light" role="alert" styles={{ message: { color: "inherit" } }}>
           {t("clash.text")}
@@ -304,7 +284,7 @@ function Clash({
           </Button>
         </Group>
       </Stack>
-    </Modal>
+    </Dialog>
   );
 }
 

@@ -1,7 +1,8 @@
-import { Button, Group, Modal, Stack, Text, TextInput } from "@mantine/core";
+import { Button, Group, Stack, Text, TextInput } from "@mantine/core";
 import { type ReactNode, useState } from "react";
 import { asProblem } from "../api/problem";
 import { useT } from "../i18n";
+import { Dialog } from "./dialog";
 import { Failure } from "./states";
 
 interface DangerProps {
@@ -35,7 +36,7 @@ export function Danger({ title, impact, name, action, run, close }: DangerProps)
     }
   };
   return (
-    <Modal opened onClose={close} title={title} closeButtonProps={{ "aria-label": t("act.close") }}>
+    <Dialog close={close} title={title} asks={false}>
       <form
         onSubmit={(e) => {
           e.preventDefault();
@@ -67,6 +68,6 @@ export function Danger({ title, impact, name, action, run, close }: DangerProps)
           </Group>
         </Stack>
       </form>
-    </Modal>
+    </Dialog>
   );
 }

@@ -1,4 +1,4 @@
-import { Alert, Button, Group, Modal, NumberInput, Select, Stack, Table, Text } from "@mantine/core";
+import { Alert, Button, Group, NumberInput, Select, Stack, Table, Text } from "@mantine/core";
 import { useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 import { api, type Schemas, take } from "../api/client";
@@ -7,6 +7,7 @@ import { type ConsumerGroup, groupQuery } from "../app/queries";
 import { useT } from "../i18n";
 import { count } from "../lib/format";
 import { CopyAs } from "./copy";
+import { Dialog } from "./dialog";
 import { Scroll } from "./scroll";
 import { Failure } from "./states";
 import { done } from "./toast";
@@ -66,7 +67,7 @@ export function EditOffsets({ group: first, close }: { group: ConsumerGroup; clo
     }
   };
   return (
-    <Modal opened onClose={close} title={t("offsets.edit")} size="lg" closeButtonProps={{ "aria-label": t("act.close") }}>
+    <Dialog close={close} title={t("offsets.edit")} size="lg">
       <form
         onSubmit={(e) => {
           e.preventDefault();
@@ -147,6 +148,6 @@ export function EditOffsets({ group: first, close }: { group: ConsumerGroup; clo
           </Group>
         </Stack>
       </form>
-    </Modal>
+    </Dialog>
   );
 }

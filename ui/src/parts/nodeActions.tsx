@@ -3,12 +3,11 @@ import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { CircleCheck, TriangleAlert } from "lucide-react";
 import { useState } from "react";
 import { api, take } from "../api/client";
-import { useMayCluster } from "../app/cluster";
 import { useT } from "../i18n";
-import { count, duration } from "../lib/format";
+import { bytes, count, duration } from "../lib/format";
 import { plannedRow } from "../lib/moves";
 import { Danger } from "./danger";
-import { GatedButton } from "./gate";
+import { GatedButton, useMay } from "./gate";
 import { Link, useGo } from "./link";
 import type { Broker } from "./nodes";
 import { Planned } from "./plan";
@@ -20,7 +19,7 @@ export function NodeActions({ of: b }: { of: Broker }) {
   const t = useT();
   const go = useGo();
   const client = useQueryClient();
-  const reason = useMayCluster("alter");
+  const reason = useMay(b.actions, "cluster")("alter");
   const [open, setOpen] = useState<"drain" | "undrain" | "remove" | null>(null);
   const broker = b.id;
   const header = { "If-Match": `"${b.etag}"` };
@@ -29,7 +28,8 @@ export function NodeActions({ of: b }: { of: Broker }) {
     take(api.POST("/v1/brokers/{broker}/drain", { params: { path: { broker }, query: { dry_run }, header: dry_run ? {} : header } }));
   const undrain = (dry_run?: boolean) =>
     take(api.POST("/v1/brokers/{broker}/undrain", { params: { path: { broker }, query: { dry_run } } }));
-  const barred = b.state !== "offline" ? t("node.removeOnline") : b.replicas > 0 ? t("node.removeHolds", { n: b.replicas }) : null;
+  const why = b.replicas > 0 && b.state === "offline" ? t("node.removeHolds", { n: b.replicas }) : t("node.removeOnline");
+  const barred = b.actions.includes("delete") ? null : why;
   return (
     <>
       <Group gap="xs">
@@ -129,12 +129,14 @@ export function DrainProgress({ of: b }: { of: Broker }) {
       <Loaded of={running} rows={1}>
         {({ items }) => {
           const o = items.find((i) => i.kind === "drain-broker" && i.resource.name === String(b.id));
-          const { done: n, total } = o?.progress ?? { done: 0, total: b.replicas };
+          const { done: n, total, unit } = o?.progress ?? { done: 0, total: b.replicas, unit: "partitions" as const };
           return (
             <Stack gap={4}>
               <Progress value={total ? (n / total) * 100 : 0} aria-label={t("operations.progress")} />
               <Text size="sm">
-                {t("node.drainProgress", { done: count(n), n: total })}
+                {unit === "bytes"
+                  ? t("node.drainBytes", { done: bytes(n), total: bytes(total), n: b.replicas })
+                  : t("node.drainProgress", { done: count(n), n: total })}
                 {o && o.eta_ms !== null && ` · ${t("operations.eta", { eta: duration(o.eta_ms) })}`}
               </Text>
               <Anchor component={Link} to="/reassignments" size="sm" c="inherit" underline="always">

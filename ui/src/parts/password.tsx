@@ -1,7 +1,8 @@
-import { Button, Group, Modal, PasswordInput, Stack } from "@mantine/core";
+import { Button, Group, PasswordInput, Stack } from "@mantine/core";
 import { useState } from "react";
 import { api, take } from "../api/client";
 import { useT } from "../i18n";
+import { Dialog } from "./dialog";
 import { Failure } from "./states";
 import { done } from "./toast";
 
@@ -76,8 +77,8 @@ export function PasswordForm({ username, own, onDone }: { username: string; own:
 export function PasswordDialog({ username, own, close }: { username: string; own: boolean; close: () => void }) {
   const t = useT();
   return (
-    <Modal opened onClose={close} title={`${t("user.setPassword")}: ${username}`} closeButtonProps={{ "aria-label": t("act.close") }}>
+    <Dialog close={close} title={`${t("user.setPassword")}: ${username}`}>
       <PasswordForm username={username} own={own} onDone={close} />
-    </Modal>
+    </Dialog>
   );
 }

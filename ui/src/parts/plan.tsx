@@ -1,8 +1,9 @@
-import { Button, Group, Modal, Stack, Table, Text } from "@mantine/core";
+import { Button, Group, Stack, Table, Text } from "@mantine/core";
 import { type ReactNode, useEffect, useRef, useState } from "react";
 import { useT } from "../i18n";
 import { count } from "../lib/format";
 import { copies, type PlanRow } from "../lib/moves";
+import { Dialog } from "./dialog";
 import { Scroll } from "./scroll";
 import { Failure, Loading } from "./states";
 
@@ -93,7 +94,7 @@ export function Planned({ title, text, form, input = "", ready = true, plan, act
   }, [atOnce]);
   const good = rows?.filter((r) => !r.problem) ?? [];
   return (
-    <Modal opened onClose={close} title={title} size="lg" closeButtonProps={{ "aria-label": t("act.close") }}>
+    <Dialog close={close} title={title} size="lg">
       <Stack>
         <Text size="sm" component="div">
           {text}
@@ -130,6 +131,6 @@ export function Planned({ title, text, form, input = "", ready = true, plan, act
           )}
         </Group>
       </Stack>
-    </Modal>
+    </Dialog>
   );
 }

@@ -10,6 +10,7 @@ import { bytesOf, type Field, hexDump, show } from "../lib/decode";
 import { bytes } from "../lib/format";
 import { indentJSON } from "../lib/json";
 import { CopyAs, copyText } from "./copy";
+import { useWayBack } from "./dialog";
 import { FieldText } from "./fieldText";
 import { GatedLink, useMay } from "./gate";
 import { saveBlob } from "./save";
@@ -98,6 +99,7 @@ export default function RecordDrawer({ topic, id, close }: { topic: string; id: 
   const [view, setView] = useState<View>("pretty");
   const state = useQuery(topicQuery(topic));
   const may = useMay(state.data?.actions, `topic:${topic}`);
+  useWayBack();
   const record = useQuery({
     queryKey: ["record", topic, id],
     queryFn: ({ signal }) => readRecord(topic, id, signal, firstBytes),
@@ -126,6 +128,7 @@ export default function RecordDrawer({ topic, id, close }: { topic: string; id: 
     <Drawer
       opened
       onClose={close}
+      returnFocus={false}
       position="right"
       size="lg"
       title={

@@ -1,17 +1,4 @@
-import {
-  Alert,
-  Button,
-  Group,
-  Modal,
-  MultiSelect,
-  NumberInput,
-  SegmentedControl,
-  Stack,
-  Table,
-  TagsInput,
-  Text,
-  TextInput,
-} from "@mantine/core";
+import { Alert, Button, Group, MultiSelect, NumberInput, SegmentedControl, Stack, Table, TagsInput, Text, TextInput } from "@mantine/core";
 import { useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 import { api, type Schemas, take } from "../api/client";
@@ -25,6 +12,7 @@ import { type Move, movesInAll, type ResetForm, resetBody, resetKinds } from "..
 import { useStore } from "../lib/store";
 import { fromInput, toInput } from "../lib/timeInput";
 import { CopyAs, quote } from "./copy";
+import { Dialog } from "./dialog";
 import { Scroll } from "./scroll";
 import { Failure } from "./states";
 import { done } from "./toast";
@@ -124,13 +112,7 @@ export function ResetOffsets({ group, close, onDone }: Props) {
     onDone?.(name);
   };
   return (
-    <Modal
-      opened
-      onClose={close}
-      title={group ? t("reset.title", { group: group.group }) : t("groups.prepare")}
-      size="xl"
-      closeButtonProps={{ "aria-label": t("act.close") }}
-    >
+    <Dialog close={close} title={group ? t("reset.title", { group: group.group }) : t("groups.prepare")} size="xl">
       <form
         onSubmit={(e) => {
           e.preventDefault();
@@ -181,7 +163,7 @@ export function ResetOffsets({ group, close, onDone }: Props) {
           </Group>
         </Stack>
       </form>
-    </Modal>
+    </Dialog>
   );
 }
 

@@ -4,7 +4,6 @@ import {
   Button,
   Code,
   Group,
-  Modal,
   MultiSelect,
   SegmentedControl,
   Select,
@@ -21,6 +20,7 @@ import { api, type Schemas, take } from "../api/client";
 import { useT } from "../i18n";
 import { CopyAs, quote } from "./copy";
 import { Danger } from "./danger";
+import { Dialog } from "./dialog";
 import { GatedButton, useAdminReason } from "./gate";
 import { Scroll } from "./scroll";
 import { Empty, Failure } from "./states";
@@ -170,7 +170,7 @@ function AddRule({ fixed, close }: { fixed: Fixed; close: () => void }) {
     }
   };
   return (
-    <Modal opened onClose={close} title={t("rules.add")} size="lg" closeButtonProps={{ "aria-label": t("act.close") }}>
+    <Dialog close={close} title={t("rules.add")} size="lg">
       <form
         onSubmit={(e) => {
           e.preventDefault();
@@ -264,6 +264,6 @@ function AddRule({ fixed, close }: { fixed: Fixed; close: () => void }) {
           </Group>
         </Stack>
       </form>
-    </Modal>
+    </Dialog>
   );
 }

@@ -1,4 +1,4 @@
-import { Alert, Button, Code, Group, Modal, NumberInput, Stack, Table, Text, TextInput } from "@mantine/core";
+import { Alert, Button, Code, Group, NumberInput, Stack, Table, Text, TextInput } from "@mantine/core";
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 import { api, type Schemas, take } from "../api/client";
@@ -6,6 +6,7 @@ import { allItems } from "../app/queries";
 import { useT } from "../i18n";
 import { copyText } from "./copy";
 import { Danger } from "./danger";
+import { Dialog } from "./dialog";
 import { Scroll } from "./scroll";
 import { Failure, Loaded } from "./states";
 import { Time } from "./time";
@@ -54,7 +55,7 @@ export function Tokens({ username }: { username: string }) {
             onChange={(e) => setName(e.currentTarget.value)}
             required
             withAsterisk={false}
-            flex={1}
+            flex="1 1 160px"
             autoComplete="off"
           />
           <NumberInput
@@ -153,8 +154,8 @@ export function Tokens({ username }: { username: string }) {
 export function TokensDialog({ username, close }: { username: string; close: () => void }) {
   const t = useT();
   return (
-    <Modal opened onClose={close} title={`${t("tokens.title")}: ${username}`} size="lg" closeButtonProps={{ "aria-label": t("act.close") }}>
+    <Dialog close={close} title={`${t("tokens.title")}: ${username}`} size="lg">
       <Tokens username={username} />
-    </Modal>
+    </Dialog>
   );
 }
