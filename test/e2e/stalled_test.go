@@ -94,7 +94,12 @@ func subscribed(t testing.TB, a *api, topic string, buffer int, from ...string) 
 		}
 		return conn, err
 	}}
-	conn, resp, err := d.Dial("ws"+strings.TrimPrefix(a.n.URL(), "http")+"/v1/ws/consume?from="+append(from, "earliest")[0]+"&topics="+topic, http.Header{"Authorization": {"Bearer " + a.token}})
+	url := "ws" + strings.TrimPrefix(a.n.URL(), "http") + "/v1/ws/consume?from=" + append(from, "earliest")[0] + "&topics=" + topic
+	conn, resp, err := d.Dial(url, http.Header{"Authorization": {"Bearer " + a.token}})
+	for began := time.Now(); err != nil && resp != nil && resp.StatusCode == http.StatusTooManyRequests && time.Since(began) < 20*time.Second; {
+		time.Sleep(50 * time.Millisecond) // a connection that was answered a moment ago does not wait for a request yet
+		conn, resp, err = d.Dial(url, http.Header{"Authorization": {"Bearer " + a.token}})
+	}
 	require.NoError(t, err)
 	require.NoError(t, resp.Body.Close())
 	t.Cleanup(func() { _ = conn.Close() })
