@@ -46,6 +46,7 @@ type stream struct {
 	ctx    context.Context
 	member group.Member
 	guard  *broker.Guard
+	seat   *coordinator.Watch
 	out    *route.Paced
 	hold   inflight.Hold
 
@@ -74,6 +75,8 @@ func (d *Door) stream(c *route.Call, r *reading) error {
 	}
 	s.guard = d.broker.Guard(c.Caller(), broker.Need{Operation: metadata.OpRead, Resource: metadata.ResourceGroup, Name: r.req.Group})
 	defer s.guard.Close()
+	s.seat = d.groups.Seat(r.req.Group, r.req.Member)
+	defer s.seat.Close()
 	wait := min(r.req.Wait, quietEvery)
 	if r.req.Wait = max(wait, leastWait); !r.waits {
 		r.req.Wait = quietEvery
@@ -130,7 +133,7 @@ type event struct {
 
 // poll makes one round.
 func (s *stream) poll(req *coordinator.PollRequest) (*event, error) {
-	req.Cursor, req.Caller, req.Known = s.cursor, s.guard.Caller(), s.version
+	req.Cursor, req.Caller, req.Known, req.Watch = s.cursor, s.guard.Caller(), s.version, s.seat
 	e := &event{}
 	var meta recordjson.Meta
 	var refused error

@@ -125,7 +125,8 @@ type PollRequest struct {
 	Known group.Version
 	// Interrupt ends the wait as if its time were over; nil: nothing does.
 	Interrupt <-chan struct{}
-	// Watch is whose round the poll is; nil: a poll of its own.
+	// Watch is whose round the poll is; nil: a poll of its own. A round that Watch's function is
+	// called for does not wait.
 	Watch *Watch
 	// Paused tells partitions that are passed over for now; nil: none.
 	Paused func(p group.Held) bool

@@ -104,9 +104,12 @@ func (c *Coordinator) PollLater(ctx context.Context, req *PollRequest, visit Vis
 	if err != nil {
 		return nil, nil, err
 	}
-	if woken != nil && req.MinBytes <= 1 && req.Interrupt == nil {
+	switch {
+	case woken != nil && req.MinBytes <= 1 && req.Interrupt == nil:
 		x.caller = woken
-	} else {
+	case req.Watch != nil && req.Watch.signal != nil:
+		x.signal = req.Watch.signal
+	default:
 		x.signal = make(chan struct{}, 1)
 	}
 	c.metrics.polls.Add(1)
@@ -178,8 +181,13 @@ func (x *polling) woken() {
 		x.caller()
 		return
 	}
+	wake(x.signal)
+}
+
+// wake sends to a channel that has room for one, unless that is there already.
+func wake(c chan<- struct{}) {
 	select {
-	case x.signal <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }

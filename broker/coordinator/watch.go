@@ -6,14 +6,16 @@ import (
 	"tidewire/broker/group"
 )
 
-// Watch is a member that stays connected (WebSocket), as its group sees it: in place of a poll
-// that waits it has a function that is called. It has no goroutine and no memory of records.
-// Its rounds are polls of no Wait with PollRequest.Watch set. Only one goroutine at a time may
-// use it.
+// Watch is a member that stays connected, as its group sees it: its rounds are polls with
+// PollRequest.Watch set, and it keeps the member's place between them. In place of a poll that
+// waits it has a function that is called (WebSocket; its rounds are of no Wait), or its rounds
+// wait (Seat). It has no goroutine and no memory of records. Only one goroutine at a time may use
+// it.
 type Watch struct {
 	group, member string
 	woken         func()
-	a             *actor // where it is registered; nil: nowhere yet
+	signal        chan struct{} // of a Seat: what woken sends to
+	a             *actor        // where it is registered; nil: nowhere yet
 	p             *poll
 	away          *awayPoll // where another node looks after the group
 }
@@ -25,6 +27,13 @@ type Watch struct {
 // coordinator. Close must be called.
 func (c *Coordinator) Watch(groupID, member string, woken func()) *Watch {
 	return &Watch{group: groupID, member: member, woken: woken}
+}
+
+// Seat returns a watch whose rounds may wait: a read of the member that comes between two of them
+// takes its place all the same, and the next round says so. Close must be called.
+func (c *Coordinator) Seat(groupID, member string) *Watch {
+	signal := make(chan struct{}, 1)
+	return &Watch{group: groupID, member: member, signal: signal, woken: func() { wake(signal) }}
 }
 
 // enter registers the watch with an actor, unless it is there already. One whose place was

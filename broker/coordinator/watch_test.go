@@ -67,3 +67,52 @@ func TestAWatchCallsWhenThereIsSomethingNewForTheMember(t *testing.T) {
 		require.True(t, model.HasCode(err, model.UnknownMember))
 	})
 }
+
+// A seat keeps its place between its rounds: a read of the member that comes there ends it, though
+// that read is over when the next round begins, and is not ended by it while it lasts.
+func TestASeatsPlaceIsTakenBetweenItsRoundsToo(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t)
+		n.topic("t", 1)
+		one, err := n.Join(t.Context(), joining("g", "t"))
+		require.NoError(t, err)
+		poll := func(wait time.Duration, w *Watch) *PollResult {
+			res, err := n.Poll(t.Context(), &PollRequest{Group: "g", Member: one.Member.ID, Caller: caller, Wait: wait, MaxRecords: 10, MaxBytes: 1 << 20, MinBytes: 1, Stream: w != nil, Grace: 5 * time.Second, Watch: w}, nil)
+			require.NoError(t, err)
+			return res
+		}
+		seat := n.Seat("g", one.Member.ID)
+		poll(10*time.Second, seat) // until it has its partition
+		began := time.Now()
+		require.Equal(t, EndRecords, poll(10*time.Second, seat).End)
+		require.Equal(t, 10*time.Second, time.Since(began), "its rounds wait")
+		require.Equal(t, EndRecords, poll(0, nil).End)
+		for _, wait := range []time.Duration{10 * time.Second, 0} {
+			began = time.Now()
+			require.Equal(t, EndReplaced, poll(wait, seat).End)
+			require.Zero(t, time.Since(began))
+		}
+		seat.Close()
+
+		seat = n.Seat("g", one.Member.ID)
+		defer seat.Close()
+		poll(0, seat)
+		longer := make(chan End)
+		go func() { longer <- poll(10*time.Second, nil).End }()
+		synctest.Wait()
+		require.Equal(t, EndReplaced, poll(time.Second, seat).End)
+		require.Equal(t, EndRecords, <-longer, "the newer read goes on")
+
+		ended := make(chan End)
+		next := n.Seat("g", one.Member.ID)
+		defer next.Close()
+		poll(0, next)
+		go func() { ended <- poll(time.Minute, next).End }()
+		synctest.Wait()
+		began = time.Now()
+		poll(0, nil)
+		require.Equal(t, EndReplaced, <-ended, "as while a round waits")
+		require.Zero(t, time.Since(began), "and at once")
+	})
+}
