@@ -2,26 +2,15 @@ package moves
 
 import (
 	"net/http"
-	"strconv"
 
 	"tidewire/api/route"
 	"tidewire/broker/moves"
 	"tidewire/cluster/metadata"
 	"tidewire/cluster/placement"
-	"tidewire/internal/model"
 )
 
-func pathBroker(c *route.Call) (model.BrokerID, error) {
-	s := c.PathValue("broker")
-	id, err := strconv.ParseInt(s, 10, 32)
-	if err != nil || id < 0 {
-		return 0, model.Invalid("path:broker", "a node id is a whole number from 0, not %q", s)
-	}
-	return model.BrokerID(id), nil
-}
-
 func changeOf(c *route.Call, dry bool) (ch moves.Change, err error) {
-	if ch.ID, err = pathBroker(c); err != nil {
+	if ch.ID, err = c.PathBroker(); err != nil {
 		return ch, err
 	}
 	if ch.IfMatch, err = c.IfMatch(); err != nil || !dry {
@@ -124,7 +113,7 @@ func (d *Door) removeBroker(c *route.Call) error {
 //	@Router		/v1/brokers/{broker}/can-stop [get]
 //	@x-errors	["unknown-broker"]
 func (d *Door) canStopBroker(c *route.Call) error {
-	id, err := pathBroker(c)
+	id, err := c.PathBroker()
 	if err != nil {
 		return err
 	}

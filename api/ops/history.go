@@ -4,7 +4,6 @@ import (
 	"context"
 	"math"
 	"net/http"
-	"strconv"
 	"strings"
 
 	"tidewire/api/route"
@@ -79,12 +78,11 @@ func (a *API) metricsHistory(c *route.Call) error {
 //	@Router		/v1/brokers/{broker}/metrics/history [get]
 //	@x-errors	["unknown-broker","unknown-topic","leader-unavailable"]
 func (a *API) brokerMetricsHistory(c *route.Call) error {
-	s := c.PathValue("broker")
-	id, err := strconv.ParseInt(s, 10, 32)
-	if err != nil || id < 0 {
-		return model.Invalid("path:broker", "a node id is a whole number from 0, not %q", s)
+	id, err := c.PathBroker()
+	if err != nil {
+		return err
 	}
-	return a.historyFrom(c, model.BrokerID(id), func() error { return a.broker.MayDescribeCluster(c.Request.Context(), c.Caller()) })
+	return a.historyFrom(c, id, func() error { return a.broker.MayDescribeCluster(c.Request.Context(), c.Caller()) })
 }
 
 // historyFrom answers with what a node has measured; may authorises beyond the series' own rights.
@@ -104,7 +102,7 @@ func (a *API) historyFrom(c *route.Call, node model.BrokerID, may func() error) 
 	if err := a.mayReadSeries(c, wanted, topics); err != nil {
 		return err
 	}
-	if err := a.knownBroker(c.Request.Context(), node); err != nil {
+	if _, err := c.Broker(node); err != nil {
 		return err
 	}
 	if !given {
@@ -124,20 +122,6 @@ func (a *API) historyFrom(c *route.Call, node model.BrokerID, may func() error) 
 		out.Series[i] = s
 	}
 	return c.JSON(http.StatusOK, out)
-}
-
-// knownBroker confirms by a read barrier that there is no such node.
-func (a *API) knownBroker(ctx context.Context, node model.BrokerID) error {
-	if node == a.cluster.NodeID() || a.cluster.Image().Broker(node) != nil {
-		return nil
-	}
-	if err := a.cluster.Barrier(ctx); err != nil {
-		return err
-	}
-	if a.cluster.Image().Broker(node) == nil {
-		return model.Errorf(model.UnknownBroker, "there is no node %d", node)
-	}
-	return nil
 }
 
 // measured are the points of each series, as this node or another one has measured them.

@@ -17,7 +17,6 @@ import (
 // Cluster is what the door asks of the cluster.
 type Cluster interface {
 	Image() *metadata.Image
-	Barrier(ctx context.Context) error
 	NodeID() model.BrokerID
 }
 

@@ -290,22 +290,16 @@ func (a *API) listBrokers(c *route.Call) error {
 //	@Router		/v1/brokers/{broker} [get]
 //	@x-errors	["unknown-broker"]
 func (a *API) getBroker(c *route.Call) error {
-	s := c.PathValue("broker")
-	id, err := strconv.ParseInt(s, 10, 32)
-	if err != nil || id < 0 {
-		return model.Invalid("path:broker", "a node id is a whole number from 0, not %q", s)
+	id, err := c.PathBroker()
+	if err != nil {
+		return err
 	}
 	if err := a.broker.MayDescribeCluster(c.Request.Context(), c.Caller()); err != nil {
 		return err
 	}
-	b := a.cluster.Image().Broker(model.BrokerID(id))
-	if b == nil {
-		if err := a.cluster.Barrier(c.Request.Context()); err != nil {
-			return err
-		}
-		if b = a.cluster.Image().Broker(model.BrokerID(id)); b == nil {
-			return model.Errorf(model.UnknownBroker, "there is no node %d", id)
-		}
+	b, err := c.Broker(id)
+	if err != nil {
+		return err
 	}
 	x := a.brokerViews(c, a.cluster.Image())
 	a.askStates(c.Request.Context(), x, []*metadata.Broker{b})

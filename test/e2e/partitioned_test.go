@@ -33,6 +33,16 @@ func (a asked) write(node int, topic, value string, within time.Duration, acks s
 	return x
 }
 
+// writes has so many records acknowledged, at one node after the other, and gives their values.
+func (a asked) writes(n int, topic string) (values []string) {
+	a.t.Helper()
+	for i := range n {
+		values = append(values, fmt.Sprint("before-", i))
+		require.True(a.t, ok(a.write(1+i%3, topic, values[i], 5*time.Second, "all")))
+	}
+	return values
+}
+
 // read reads all of the partition that a node shows, and the high watermark that it tells.
 func (a asked) read(node int, topic string) (values []string, hw int64) {
 	a.t.Helper()
@@ -82,11 +92,7 @@ func (a asked) leader(node int, topic string) int {
 func TestALeaderThatIsCutOffAcknowledgesNothing(t *testing.T) {
 	w, c := startWorld(t, faults.Setup{Nodes: 3}, "isolated", 1)
 	a := asked{t, w, c}
-	var want []string
-	for i := range 19 {
-		want = append(want, fmt.Sprint("before-", i))
-		require.True(t, ok(a.write(1+i%3, "isolated", want[i], 5*time.Second, "all")))
-	}
+	want := a.writes(19, "isolated")
 	second := a.producer()
 	want = append(want, "before-19")
 	require.True(t, ok(second.send(1, want[19], 0)))
@@ -143,11 +149,7 @@ func ok(a faults.Answer) bool { return a.OK() }
 func TestTheLastOfThreeNodesAcknowledgesNothing(t *testing.T) {
 	w, c := startWorld(t, faults.Setup{Nodes: 3}, "lonely", 1)
 	a := asked{t, w, c}
-	var want []string
-	for i := range 20 {
-		want = append(want, fmt.Sprint("before-", i))
-		require.True(t, ok(a.write(1+i%3, "lonely", want[i], 5*time.Second, "all")))
-	}
+	want := a.writes(20, "lonely")
 	left := a.leader(1, "lonely")
 	gone := slices.DeleteFunc([]int{1, 2, 3}, func(id int) bool { return id == left })
 	for _, id := range gone {
@@ -249,11 +251,7 @@ func TestAllNodesMayBeKilledAtOnceUnderLoad(t *testing.T) {
 func TestDeletedRecordsStayDeletedWhoeverLeads(t *testing.T) {
 	w, c := startWorld(t, faults.Setup{Nodes: 3}, "shortened", 1)
 	a := asked{t, w, c}
-	var want []string
-	for i := range 20 {
-		want = append(want, fmt.Sprint("value-", i))
-		require.True(t, ok(a.write(1+i%3, "shortened", want[i], 5*time.Second, "all")))
-	}
+	want := a.writes(20, "shortened")
 	left := a.leader(1, "shortened")
 	other := 1 + left%3
 	x := c.At(other).Call(t.Context(), http.MethodPost, "/v1/topics/shortened/delete-records",
@@ -262,13 +260,12 @@ func TestDeletedRecordsStayDeletedWhoeverLeads(t *testing.T) {
 	w.Node(left).Kill()
 	ctx, cancel := context.WithTimeout(t.Context(), startLimit)
 	defer cancel()
-	path := "/v1/topics/shortened/partitions/0/records?offset=earliest&max_records=100"
 	var got page
-	require.NoError(t, c.Await(ctx, http.MethodGet, path, nil, &got))
+	require.NoError(t, c.Await(ctx, http.MethodGet, "/v1/topics/shortened/partitions/0/records?offset=earliest&max_records=100", nil, &got))
 	var shown []string
 	for _, r := range storedAll(t, got.Records) {
 		shown = append(shown, string(r.Value))
 	}
 	require.Equal(t, want[15:], shown)
-	require.EqualValues(t, 15, storedAll(t, got.Records)[0].Offset)
+	require.EqualValues(t, 15, got.Records[0].Offset)
 }
