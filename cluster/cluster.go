@@ -174,7 +174,10 @@ func (c *Cluster) start(ctx context.Context) error {
 	if err := c.noteRegistered(); err != nil {
 		return err
 	}
-	return c.settled()
+	if err := c.settled(); err != nil {
+		return err
+	}
+	return c.awaitVotes(ctx)
 }
 
 // startLoops begins what a node with others around it does; fail ends the node's start.

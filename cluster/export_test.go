@@ -18,11 +18,4 @@ var (
 )
 
 // Voters counts the voters that this node knows.
-func (c *Cluster) Voters() (n int) {
-	for _, s := range c.quorum.Servers() {
-		if s.Voter {
-			n++
-		}
-	}
-	return n
-}
+func (c *Cluster) Voters() int { return c.votes() }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"tidewire/cluster/controller"
 	"tidewire/cluster/founding"
 	"tidewire/cluster/membership"
 	"tidewire/cluster/quorum"
@@ -20,6 +21,8 @@ const (
 	foundEvery  = 200 * time.Millisecond
 	tellEvery   = 10 * time.Second // what a starting node waits for
 	askTime     = time.Second
+	votesEvery  = 50 * time.Millisecond
+	votesTime   = 30 * time.Second // how long a new cluster's votes are waited for
 )
 
 // ErrDuplicateNode says that the node id is in use by another live node.
@@ -57,6 +60,46 @@ func (c *Cluster) joinLoop(ctx context.Context, fail func(error)) {
 			return
 		}
 	}
+}
+
+// awaitVotes has a node of a new cluster become ready only when that can lose a node: before the
+// votes are given out its founder alone decides, and its end would be the cluster's. A cluster
+// whose nodes go while it is founded is not held up for longer than votesTime.
+func (c *Cluster) awaitVotes(ctx context.Context) error {
+	if c.founder == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, votesTime, errVotesLate)
+	defer cancel()
+	tick := time.NewTicker(votesEvery)
+	defer tick.Stop()
+	for c.votes() < controller.Voters(c.cfg.BootstrapExpect) {
+		if c.cfg.Waits != nil {
+			c.cfg.Waits("votes of the metadata quorum for the other nodes")
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			if err := context.Cause(ctx); !errors.Is(err, errVotesLate) {
+				return err
+			}
+			c.cfg.Logger.Warn("the new cluster cannot do without any of its voters yet", "voters", c.votes(), "nodes", c.cfg.BootstrapExpect)
+			return nil
+		}
+	}
+	return nil
+}
+
+var errVotesLate = errors.New("the votes are late")
+
+// votes counts the voters that this node knows.
+func (c *Cluster) votes() (n int) {
+	for _, s := range c.quorum.Servers() {
+		if s.Voter {
+			n++
+		}
+	}
+	return n
 }
 
 func (c *Cluster) isReady() bool {

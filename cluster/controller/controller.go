@@ -53,6 +53,9 @@ const (
 	Remove
 )
 
+// Voters is how many of n nodes vote once all are there: an odd number, MaxVoters at most.
+func Voters(n int) int { return min(max(n-1, 0)|1, MaxVoters) }
+
 // Change is one step.
 type Change struct {
 	Action  Action

@@ -132,6 +132,9 @@ func TestServersSettle(t *testing.T) {
 		if alive >= 3 {
 			require.Equal(t, 1, voters%2, "%d voters of %d", voters, alive)
 		}
+		if dead == 0 {
+			require.Equal(t, Voters(alive), voters)
+		}
 	})
 }
 
