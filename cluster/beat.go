@@ -21,6 +21,7 @@ type beat struct {
 	Epoch       int64          `json:"epoch"`   // of its registration
 	Applied     uint64         `json:"applied"` // raft index
 	Stopping    bool           `json:"stopping,omitempty"`
+	Full        bool           `json:"full,omitempty"` // its disk has no room for changes of the metadata
 	// ClockAhead is by how many milliseconds the node's wall clock was ahead of the clock of the
 	// leader ClockOf, a storage id; "" says that it has not compared them.
 	ClockAhead int64  `json:"clock_ahead_ms"`
@@ -104,7 +105,7 @@ func (c *Cluster) beatOnce(ctx context.Context) error {
 	}
 	b := beat{
 		Node: c.cfg.NodeID, Storage: c.identityNow().StorageID, Incarnation: c.incarnation, Epoch: c.epoch, Applied: c.fsm.Applied(),
-		Stopping: c.stopping.Load(),
+		Stopping: c.stopping.Load(), Full: c.full(),
 	}
 	var ahead time.Duration
 	b.ClockOf, ahead = c.net.clock.against()

@@ -21,6 +21,8 @@ const (
 	stepTime = 10 * time.Second
 	// caughtUpWithin: who has applied what was there that long ago has caught up.
 	caughtUpWithin = time.Second
+	// handEvery is how often a leader with a full disk tries to hand over.
+	handEvery = 5 * time.Second
 )
 
 // reign is what the controller remembers while this node leads.
@@ -28,6 +30,8 @@ type reign struct {
 	since time.Time            // zero while it does not
 	gone  map[string]time.Time // by storage id: since when a server is not seen
 	past  []indexAt            // what was applied when, oldest first
+
+	handed time.Time // when another was last asked to lead
 
 	up     map[model.BrokerID]time.Time // since when a broker is seen unfenced
 	looked time.Time                    // when partitions were looked at last
@@ -69,7 +73,16 @@ func (c *Cluster) controlLoop(ctx context.Context, half func(context.Context, *r
 
 // controlServers makes the next change of the quorum's servers.
 func (c *Cluster) controlServers(ctx context.Context, r *reign, now time.Time) {
-	change := controller.NextServer(c.identityNow().StorageID, c.serversSeen(r, now), c.candidates())
+	me, seen := c.identityNow().StorageID, c.serversSeen(r, now)
+	if to := controller.HandOver(me, seen); to != "" && now.Sub(r.handed) >= handEvery {
+		r.handed = now
+		c.cfg.Logger.Warn("the disk is full: another node is to lead the metadata quorum", "storage_id", to)
+		if err := c.quorum.HandTo(ctx, to); err != nil {
+			c.cfg.Logger.Warn("the metadata quorum has no other leader yet", "storage_id", to, "error", err)
+		}
+		return
+	}
+	change := controller.NextServer(me, seen, c.candidates())
 	if change.Action == controller.Keep {
 		return
 	}
@@ -117,11 +130,12 @@ func (c *Cluster) serversSeen(r *reign, now time.Time) []controller.Server {
 		b := registered[s.Storage]
 		switch {
 		case s.Storage == me:
-			x.Node, x.Known, x.Alive, x.CaughtUp, x.Registered = c.cfg.NodeID, true, true, true, true
+			x.Node, x.Known, x.Alive, x.CaughtUp, x.Registered, x.Full = c.cfg.NodeID, true, true, true, true, c.full()
 		case b != nil:
 			x.Node, x.Known, x.Registered = b.ID, true, true
 			heard, _ := c.net.beats.of(b.ID)
 			x.CaughtUp = heard.Storage == s.Storage && heard.Applied >= r.past[0].index
+			x.Full = heard.Full
 		case inGossip:
 			x.Node, x.Known = m.Node, true
 		}

@@ -2,9 +2,11 @@ package cluster_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
+	"math"
 	"net"
 	"path/filepath"
 	"strings"
@@ -27,6 +29,7 @@ type group struct {
 	key    []byte
 	gossip map[int]string // by node: a gossip address kept for it
 	logs   map[int]*lines
+	free   [7]atomic.Int64 // by node: bytes of its disk, 0: without end
 	tasks  *lifecycle.Group
 }
 
@@ -94,7 +97,7 @@ func (g *group) start(node int, o nodeOptions) (*cluster.Cluster, error) {
 	c, err := cluster.Start(ctx, cluster.Config{
 		Dir: filepath.Join(g.root, o.dir), NodeID: model.BrokerID(node), ClusterName: "test", Version: "test", BootstrapExpect: o.expect,
 		Logger: slog.New(slog.NewTextHandler(g.logs[node], &slog.HandlerOptions{Level: slog.LevelInfo})),
-		Fatal:  o.fatal, Now: o.now, MetadataVersion: o.metadata,
+		Fatal:  o.fatal, Now: o.now, MetadataVersion: o.metadata, Room: func(int64) int64 { return cmp.Or(g.free[node].Load(), math.MaxInt64) },
 		Network: &cluster.Network{Key: o.key, Peer: l, PeerAdvertise: l.Addr().String(), GossipListen: g.gossip[node], Join: join},
 	})
 	if err == nil {
@@ -233,6 +236,39 @@ func TestAQuorumThatIsLostRefusesChangesAndHeals(t *testing.T) {
 	})
 	require.NoError(t, nodes[2].Barrier(t.Context()))
 	require.NotNil(t, nodes[2].Image().Topic("topic-2"))
+}
+
+// A full disk on one of three nodes keeps no change from being made: not at that node, and not
+// where it led.
+func TestAFullDiskStopsNoChangeWhileOthersHaveRoom(t *testing.T) {
+	t.Parallel()
+	g := newGroup(t)
+	nodes := g.all(3, 1, 2, 3)
+	leads := func() int { id, _ := nodes[0].Controller(); return int(id) }
+	g.eventually("one leads", func() bool { return leads() > 0 })
+	made := 0
+	change := func(at *cluster.Cluster) error {
+		made++
+		_, err := at.Propose(t.Context(), topicOf(made, 1))
+		return err
+	}
+	first := leads()
+	g.free[first].Store(500 << 10)
+	g.eventually("another leads", func() bool { return leads() > 0 && leads() != first })
+	require.NoError(t, change(nodes[first-1]))
+	require.NoError(t, change(nodes[leads()-1]))
+
+	for n := range nodes {
+		g.free[n+1].Store(500 << 10)
+	}
+	err := change(nodes[first-1])
+	require.True(t, model.HasCode(err, model.StorageFull), "%v", err)
+	require.Equal(t, model.NotApplied, model.AsError(err).EffectiveOutcome())
+	_, err = nodes[first-1].Propose(t.Context(), metadata.DeleteTopic{Name: "topic-1"})
+	require.NoError(t, err, "what makes room is taken")
+	g.free[first].Store(0)
+	g.eventually("the one with room leads again", func() bool { return leads() == first })
+	require.NoError(t, change(nodes[first%3]))
 }
 
 func TestAnEmptiedNodeTakesItsOldPlace(t *testing.T) {

@@ -125,7 +125,7 @@ func role(all []*broker, p int, leader model.BrokerID, epoch model.LeaderEpoch, 
 	started := time.Now()
 	for _, b := range all {
 		b.parts[p].SetRole(partition.Role{
-			Leadership: partition.Leadership{Leader: b.id == leader, Epoch: epoch, ISR: len(isr)}, Self: b.id, LagMs: 10_000,
+			Leadership: partition.Leadership{Leader: b.id == leader, Epoch: epoch, ISR: len(isr)}, Self: b.id,
 			Clock: func() int64 { return time.Since(started).Milliseconds() },
 			State: replication.State{LeaderEpoch: epoch, PartitionEpoch: int32(epoch), Replicas: replicas, ISR: isr},
 		})
@@ -244,7 +244,7 @@ func TestAnOldLeaderIsCutToTheNewOnesLog(t *testing.T) {
 	require.NotContains(t, content(t, all[0].logs[0]), "nobody followed")
 	var p replication.Proposal
 	require.Eventually(t, func() bool {
-		wanted, ok := all[1].parts[0].Proposal(nil)
+		wanted, ok := all[1].parts[0].Proposal(replication.Rule{LagMs: 10_000})
 		p = wanted
 		return ok
 	}, 20*time.Second, time.Millisecond, "the old leader has caught up")
@@ -260,7 +260,7 @@ func TestBelowMinInsyncReplicasNothingIsAcknowledged(t *testing.T) {
 	require.Equal(t, model.NotEnoughReplicas, err.Code)
 	require.Equal(t, model.NotApplied, err.EffectiveOutcome())
 	require.Zero(t, all[0].logs[0].LogEnd())
-	require.Eventually(t, func() bool { _, ok := all[0].parts[0].Proposal(nil); return ok }, 20*time.Second, time.Millisecond, "the others may join")
+	require.Eventually(t, func() bool { _, ok := all[0].parts[0].Proposal(replication.Rule{LagMs: 10_000}); return ok }, 20*time.Second, time.Millisecond, "the others may join")
 }
 
 func TestANewFollowerBeginsWhereTheLeadersLogDoes(t *testing.T) {
@@ -312,7 +312,7 @@ func TestADeletionWaitsForWhoIsInSync(t *testing.T) {
 	var p replication.Proposal
 	require.Eventually(t, func() bool {
 		var ok bool
-		p, ok = all[0].parts[0].Proposal(nil)
+		p, ok = all[0].parts[0].Proposal(replication.Rule{LagMs: 10_000})
 		return ok
 	}, 20*time.Second, time.Millisecond, "they catch up")
 	for _, m := range p.ISR {

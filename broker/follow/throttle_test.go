@@ -19,7 +19,7 @@ func adding(all []*broker, p int, isr ...model.BrokerID) {
 	for _, b := range all {
 		state := replication.State{LeaderEpoch: 1, PartitionEpoch: int32(len(isr)), Replicas: []model.BrokerID{1, 2, 3}, ISR: isr, Adding: []model.BrokerID{3}}
 		b.parts[p].SetRole(partition.Role{
-			Leadership: partition.Leadership{Leader: b.id == 1, Epoch: 1, ISR: len(isr)}, Self: b.id, LagMs: 10_000,
+			Leadership: partition.Leadership{Leader: b.id == 1, Epoch: 1, ISR: len(isr)}, Self: b.id,
 			Clock: func() int64 { return time.Now().UnixMilli() }, State: state,
 		})
 		if b.id != 1 {
@@ -81,7 +81,7 @@ func TestAFollowerMayBeThereBeforeItsLeaderKnows(t *testing.T) {
 		all := newBrokers(t, 2)
 		all[0].parts[0].SetLeadership(partition.Leadership{Leader: true, Epoch: 1, ISR: 1})
 		all[1].parts[0].SetRole(partition.Role{
-			Leadership: partition.Leadership{Epoch: 1, ISR: 1}, Self: 2, LagMs: 10_000, Clock: func() int64 { return time.Now().UnixMilli() },
+			Leadership: partition.Leadership{Epoch: 1, ISR: 1}, Self: 2, Clock: func() int64 { return time.Now().UnixMilli() },
 			State: replication.State{LeaderEpoch: 1, PartitionEpoch: 1, Replicas: []model.BrokerID{1, 2}, ISR: []model.BrokerID{1}, Adding: []model.BrokerID{2}},
 		})
 		all[1].client.Set(all[1].parts[0], 1, 1)

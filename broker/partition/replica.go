@@ -23,9 +23,7 @@ type Role struct {
 	Leadership
 	Self  model.BrokerID
 	State replication.State
-	// LagMs is replica.lag.time.max.ms, Clock tells milliseconds that never go back.
-	LagMs int64
-	Clock func() int64
+	Clock func() int64 // milliseconds that never go back
 	// Due is called, holding the partition's lock, when a follower may join the ISR.
 	Due func()
 }
@@ -79,7 +77,7 @@ func (p *Partition) SetRole(r Role) {
 	case rep.lead == nil || rep.lead.Epoch() != r.Epoch:
 		p.hw = p.log.HighWatermark()
 		rep.lead = replication.NewLeader(replication.Start{
-			Self: r.Self, LogStart: p.log.LogStart(), LogEnd: p.log.LogEnd(), HighWatermark: p.hw, LagMs: r.LagMs,
+			Self: r.Self, LogStart: p.log.LogStart(), LogEnd: p.log.LogEnd(), HighWatermark: p.hw,
 		}, r.State, r.Clock())
 		p.log.RequestSync()
 	default:
@@ -256,9 +254,9 @@ func (p *Partition) Told(epoch model.LeaderEpoch) (View, error) {
 	return View{HighWatermark: p.hw, LogStart: p.log.LogStart(), LogEnd: p.log.LogEnd(), Compacted: p.rep.log.Compacted()}, nil
 }
 
-// Proposal is the in-sync set that the leader wants committed, where it wants another one; fit
-// tells who may join, nil: all. One whose log has failed resigns.
-func (p *Partition) Proposal(fit func(replication.Member) bool) (replication.Proposal, bool) {
+// Proposal is the in-sync set that the leader wants committed, where it wants another one. One
+// whose log has failed resigns.
+func (p *Partition) Proposal(rule replication.Rule) (replication.Proposal, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed != nil || p.rep == nil || p.rep.lead == nil {
@@ -267,7 +265,7 @@ func (p *Partition) Proposal(fit func(replication.Member) bool) (replication.Pro
 	if p.log.Failed() != nil {
 		return p.rep.lead.Resign(p.rep.role.Clock())
 	}
-	return p.rep.lead.Propose(p.log.LogEnd(), p.rep.role.Clock(), fit)
+	return p.rep.lead.Propose(p.log.LogEnd(), p.rep.role.Clock(), rule)
 }
 
 // Proposed tells what became of a proposal that was not committed: refused for good, or not

@@ -39,8 +39,6 @@ const (
 	proposeWait = 5 * time.Second
 	// proposeMost bounds the partitions of one proposal.
 	proposeMost = 1000
-	// replicaLag is Kafka's default of replica.lag.time.max.ms.
-	replicaLag = 10 * time.Second
 )
 
 // Config is what a Replicas is made of.
@@ -119,7 +117,7 @@ func (r *Replicas) Take(self model.BrokerID, p *partition.Partition, want *metad
 		return
 	}
 	state := replication.State{LeaderEpoch: want.LeaderEpoch, PartitionEpoch: want.PartitionEpoch, Replicas: want.Replicas, ISR: want.ISR, Adding: want.Adding()}
-	p.SetRole(partition.Role{Leadership: lead, Self: self, LagMs: replicaLag.Milliseconds(), Clock: r.cfg.Clock, Due: r.wake, State: state})
+	p.SetRole(partition.Role{Leadership: lead, Self: self, Clock: r.cfg.Clock, Due: r.wake, State: state})
 	k := follow.Key{Topic: p.TopicID, Partition: p.ID}
 	if lead.Leader || want.Leader == metadata.NoLeader {
 		r.client.Remove(k)
@@ -177,12 +175,12 @@ type wanted struct {
 
 func (r *Replicas) collect() (all []wanted) {
 	img := r.cfg.Image()
-	fit := func(m replication.Member) bool {
+	rule := replication.Rule{LagMs: img.Cluster().Settings().ReplicaLagMs, Fit: func(m replication.Member) bool {
 		b := img.Broker(m.ID)
 		return b != nil && !b.Fenced && b.Epoch == m.Epoch
-	}
+	}}
 	for part := range r.cfg.Each {
-		if p, ok := part.Proposal(fit); ok {
+		if p, ok := part.Proposal(rule); ok {
 			if all = append(all, wanted{part, p}); len(all) == proposeMost {
 				break
 			}

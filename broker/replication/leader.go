@@ -58,7 +58,6 @@ type follower struct {
 // a monotonic clock.
 type Leader struct {
 	self      model.BrokerID
-	lag       int64
 	start     model.Offset // of the leader epoch
 	state     State
 	hw        model.Offset
@@ -80,12 +79,11 @@ type Start struct {
 	LogStart      model.Offset
 	LogEnd        model.Offset
 	HighWatermark model.Offset
-	LagMs         int64 // replica.lag.time.max.ms
 }
 
 // NewLeader begins a leadership. Who is in sync gets the lag time to be heard of.
 func NewLeader(at Start, s State, now int64) *Leader {
-	l := &Leader{self: at.Self, lag: at.LagMs, deleted: at.LogStart, start: at.LogEnd, hw: at.HighWatermark, state: s, followers: map[model.BrokerID]*follower{}}
+	l := &Leader{self: at.Self, deleted: at.LogStart, start: at.LogEnd, hw: at.HighWatermark, state: s, followers: map[model.BrokerID]*follower{}}
 	l.follow(now)
 	return l
 }
@@ -198,11 +196,18 @@ func (l *Leader) Advance(stable model.Offset, minISR int) model.Offset {
 	return l.hw
 }
 
+// Rule is what the cluster says of who may be in sync. Fit tells by the metadata who may join,
+// nil: all may. One that may not, such as a broker that was fenced after it had caught up, would
+// have the others refused with it.
+type Rule struct {
+	LagMs int64 // replica.lag.time.max.ms
+	Fit   func(Member) bool
+}
+
 // Propose is the in-sync set that should be committed next, where it is another; end is the
-// leader's log end. fit tells by the metadata who may join: one that may not, such as a broker
-// that was fenced after it had caught up, would have the others refused with it. nil: all may. At most one proposal is under way: what it got is told by Update, Refused
-// or Unanswered.
-func (l *Leader) Propose(end model.Offset, now int64, fit func(Member) bool) (Proposal, bool) {
+// leader's log end. At most one proposal is under way: what it got is told by Update, Refused or
+// Unanswered.
+func (l *Leader) Propose(end model.Offset, now int64, rule Rule) (Proposal, bool) {
 	if now < l.retryAt {
 		return Proposal{}, false
 	}
@@ -218,7 +223,7 @@ func (l *Leader) Propose(end model.Offset, now int64, fit func(Member) bool) (Pr
 			continue
 		}
 		f := l.followers[id]
-		wanted := in && !l.lags(f, end, now) || !in && l.mayJoin(f) && (fit == nil || fit(Member{id, f.epoch}))
+		wanted := in && !l.lags(f, end, now, rule.LagMs) || !in && l.mayJoin(f) && (rule.Fit == nil || rule.Fit(Member{id, f.epoch}))
 		changed = changed || wanted != in
 		if wanted {
 			p.ISR = append(p.ISR, Member{ID: id, Epoch: f.epoch})
@@ -272,11 +277,11 @@ func (l *Leader) Resign(now int64) (Proposal, bool) {
 }
 
 // lags: it has not been caught up for the lag time.
-func (l *Leader) lags(f *follower, end model.Offset, now int64) bool {
+func (l *Leader) lags(f *follower, end model.Offset, now, lag int64) bool {
 	if f.known && min(f.logEnd, f.stableEnd) >= end {
 		return false
 	}
-	return now-f.caughtUp > l.lag
+	return now-f.caughtUp > lag
 }
 
 // mayJoin: everything that was acknowledged is synced there, what was deleted is gone there, and

@@ -14,7 +14,7 @@ func brokers(ids ...model.BrokerID) []model.BrokerID { return ids }
 
 // leading is broker 1 of three at log end 100, high watermark 90, leader epoch 4.
 func leading(isr ...model.BrokerID) *Leader {
-	return NewLeader(Start{Self: 1, LogEnd: 100, HighWatermark: 90, LagMs: lag},
+	return NewLeader(Start{Self: 1, LogEnd: 100, HighWatermark: 90},
 		State{LeaderEpoch: 4, PartitionEpoch: 7, Replicas: brokers(1, 2, 3), ISR: isr}, 0)
 }
 
@@ -61,7 +61,7 @@ func TestAFollowerJoinsAtTheEpochsStartAndTheHighWatermark(t *testing.T) {
 		joins       bool
 	}{{99, 99, false}, {120, 119, false}, {120, 120, true}} {
 		l.Fetched(from(3, x.end, x.stable), 120, 1)
-		p, ok := l.Propose(120, 1, nil)
+		p, ok := l.Propose(120, 1, Rule{LagMs: lag})
 		require.Equal(t, x.joins, ok, "%+v", x)
 		if ok {
 			require.Equal(t, Proposal{LeaderEpoch: 4, PartitionEpoch: 7, ISR: []Member{{ID: 1}, {2, 5}, {3, 5}}}, p)
@@ -69,7 +69,7 @@ func TestAFollowerJoinsAtTheEpochsStartAndTheHighWatermark(t *testing.T) {
 	}
 	low := leading(1, 2)
 	low.Fetched(from(3, 95, 95), 120, 1)
-	_, ok := low.Propose(120, 1, nil)
+	_, ok := low.Propose(120, 1, Rule{LagMs: lag})
 	require.False(t, ok, "above the high watermark, and below the start of the epoch")
 }
 
@@ -79,21 +79,21 @@ func TestWhoIsToJoinCountsUntilThatIsDecided(t *testing.T) {
 	l.Fetched(from(2, 100, 100), 100, 1)
 	l.Advance(100, 2)
 	l.Fetched(from(3, 100, 100), 100, 1)
-	p, ok := l.Propose(100, 1, nil)
+	p, ok := l.Propose(100, 1, Rule{LagMs: lag})
 	require.True(t, ok)
 	l.Fetched(from(2, 130, 130), 130, 2)
 	require.Equal(t, model.Offset(100), l.Advance(130, 2), "the proposal may be committed")
-	_, ok = l.Propose(130, 3, nil)
+	_, ok = l.Propose(130, 3, Rule{LagMs: lag})
 	require.False(t, ok, "one at a time")
 	l.Unanswered(p, 3)
-	_, ok = l.Propose(130, 4, nil)
+	_, ok = l.Propose(130, 4, Rule{LagMs: lag})
 	require.False(t, ok)
-	closing, ok := l.Propose(130, 3+retryAfter, nil)
+	closing, ok := l.Propose(130, 3+retryAfter, Rule{LagMs: lag})
 	require.True(t, ok)
 	require.Equal(t, Proposal{LeaderEpoch: 4, PartitionEpoch: 7, ISR: []Member{{ID: 1}, {2, 5}}}, closing, "what is committed, in a new partition epoch")
 	l.Refused(closing, 500)
 	require.Equal(t, model.Offset(100), l.Advance(130, 2), "maybe because the first one was committed")
-	again, ok := l.Propose(130, 500+retryAfter, nil)
+	again, ok := l.Propose(130, 500+retryAfter, Rule{LagMs: lag})
 	require.True(t, ok)
 	require.Equal(t, closing, again)
 	l.Update(State{LeaderEpoch: 4, PartitionEpoch: 8, Replicas: brokers(1, 2, 3), ISR: brokers(1, 2)}, 800)
@@ -106,12 +106,12 @@ func TestARefusedProposalCountsNoMore(t *testing.T) {
 	l.Fetched(from(2, 100, 100), 100, 1)
 	l.Advance(100, 2)
 	l.Fetched(from(3, 100, 100), 100, 1)
-	p, ok := l.Propose(100, 1, nil)
+	p, ok := l.Propose(100, 1, Rule{LagMs: lag})
 	require.True(t, ok)
 	l.Fetched(from(2, 130, 130), 130, 2)
 	l.Refused(p, 3)
 	require.Equal(t, model.Offset(130), l.Advance(130, 2))
-	_, ok = l.Propose(130, 4, nil)
+	_, ok = l.Propose(130, 4, Rule{LagMs: lag})
 	require.False(t, ok, "not at once again")
 }
 
@@ -120,7 +120,7 @@ func TestWhoLeavesCountsUntilThatIsCommitted(t *testing.T) {
 	l := leading(1, 2, 3)
 	l.Fetched(from(2, 120, 120), 120, 1)
 	l.Fetched(from(2, 120, 120), 120, lag+1)
-	p, ok := l.Propose(120, lag+1, nil)
+	p, ok := l.Propose(120, lag+1, Rule{LagMs: lag})
 	require.True(t, ok)
 	require.Equal(t, brokers(1, 2), members(p))
 	require.Equal(t, model.Offset(90), l.Advance(120, 2), "the one that is gone may still be elected")
@@ -137,7 +137,7 @@ func TestAFollowerIsInSyncWhileItReachesWhatWasThereAtItsFetchBefore(t *testing.
 	for now := int64(1); now < 5*lag; now += lag / 4 { // always a little behind
 		l.Fetched(from(2, end, end), end+50, now)
 		end += 50
-		_, ok := l.Propose(end, now, nil)
+		_, ok := l.Propose(end, now, Rule{LagMs: lag})
 		require.False(t, ok, "at %d", now)
 	}
 	slow := leading(1, 2)
@@ -146,7 +146,7 @@ func TestAFollowerIsInSyncWhileItReachesWhatWasThereAtItsFetchBefore(t *testing.
 	for now := int64(1); now < 5*lag && left == 0; now += lag / 4 { // falls behind more and more
 		slow.Fetched(from(2, end, end), model.Offset(100+now*10), now)
 		end++
-		if _, ok := slow.Propose(model.Offset(100+now*10), now, nil); ok {
+		if _, ok := slow.Propose(model.Offset(100+now*10), now, Rule{LagMs: lag}); ok {
 			left = now
 		}
 	}
@@ -154,7 +154,7 @@ func TestAFollowerIsInSyncWhileItReachesWhatWasThereAtItsFetchBefore(t *testing.
 	unsynced := leading(1, 2)
 	unsynced.Fetched(from(2, 120, 100), 120, 1)
 	unsynced.Fetched(from(2, 120, 100), 120, lag+2)
-	p, ok := unsynced.Propose(120, lag+2, nil)
+	p, ok := unsynced.Propose(120, lag+2, Rule{LagMs: lag})
 	require.True(t, ok, "its stable end does not follow")
 	require.Equal(t, brokers(1), members(p))
 }
@@ -163,13 +163,25 @@ func TestAnIdleFollowerStaysInSync(t *testing.T) {
 	t.Parallel()
 	l := leading(1, 2)
 	l.Fetched(from(2, 100, 100), 100, 1)
-	_, ok := l.Propose(100, 9*lag, nil)
+	_, ok := l.Propose(100, 9*lag, Rule{LagMs: lag})
 	require.False(t, ok, "it has all there is")
 	l.Alive(Member{2, 5}, 100, 9*lag)
-	_, ok = l.Propose(101, 9*lag+1, nil)
+	_, ok = l.Propose(101, 9*lag+1, Rule{LagMs: lag})
 	require.False(t, ok, "and was there a moment ago")
-	_, ok = l.Propose(101, 10*lag+2, nil)
+	_, ok = l.Propose(101, 10*lag+2, Rule{LagMs: lag})
 	require.True(t, ok)
+}
+
+// The lag time is the one in force when a leader looks, so that a change needs no new leadership.
+func TestAnotherLagTimeCountsAtOnce(t *testing.T) {
+	t.Parallel()
+	l := leading(1, 2, 3)
+	l.Fetched(from(3, 130, 130), 130, 1500)
+	_, ok := l.Propose(130, 2000, Rule{LagMs: 2000})
+	require.False(t, ok)
+	p, ok := l.Propose(130, 2000, Rule{LagMs: 1000})
+	require.True(t, ok)
+	require.Equal(t, brokers(1, 3), members(p))
 }
 
 // Who was fenced after it had caught up must not keep another from joining.
@@ -178,14 +190,14 @@ func TestWhoMayNotJoinIsNotProposed(t *testing.T) {
 	l := leading(1)
 	l.Fetched(from(2, 120, 120), 120, 1)
 	l.Fetched(from(3, 120, 120), 120, 1)
-	gone := func(m Member) bool { return m != Member{2, 5} }
+	gone := Rule{LagMs: lag, Fit: func(m Member) bool { return m != Member{2, 5} }}
 	p, ok := l.Propose(120, 1, gone)
 	require.True(t, ok)
 	require.Equal(t, brokers(1, 3), members(p))
 	l.Update(State{LeaderEpoch: 4, PartitionEpoch: 8, Replicas: brokers(1, 2, 3), ISR: brokers(1, 3)}, 2)
 	_, ok = l.Propose(120, 2, gone)
 	require.False(t, ok)
-	p, ok = l.Propose(120, 3, nil)
+	p, ok = l.Propose(120, 3, Rule{LagMs: lag})
 	require.True(t, ok)
 	require.Equal(t, brokers(1, 2, 3), members(p))
 }
@@ -226,10 +238,10 @@ func TestWhatIsDeletedIsGoneAtWhoeverMayLead(t *testing.T) {
 	at(2, 50)
 	require.True(t, l.Deleted(50))
 	at(3, 49)
-	_, ok := l.Propose(120, 1, nil)
+	_, ok := l.Propose(120, 1, Rule{LagMs: lag})
 	require.False(t, ok, "it has what is deleted")
 	at(3, 50)
-	p, ok := l.Propose(120, 1, nil)
+	p, ok := l.Propose(120, 1, Rule{LagMs: lag})
 	require.True(t, ok)
 	at(2, 60)
 	require.False(t, l.Deleted(60), "who is to join may lead soon")

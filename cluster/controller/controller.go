@@ -33,6 +33,7 @@ type Server struct {
 	Alive      bool          // gossip sees it
 	Gone       time.Duration // since when it is not alive; 0 while it is
 	CaughtUp   bool          // it has applied what was committed a moment ago
+	Full       bool          // its disk has no room for changes
 }
 
 // Candidate is a node that gossip sees alive and that is no server yet.
@@ -80,6 +81,26 @@ func NextServer(self string, servers []Server, candidates []Candidate) Change {
 		return Change{Remove, s}
 	}
 	return vote(self, servers)
+}
+
+// HandOver is the voter that is to lead where the leader's disk has no room for changes, "" when
+// the leader has, or none of the others.
+func HandOver(self string, servers []Server) string {
+	to := ""
+	full := false
+	slices.SortFunc(servers, func(a, b Server) int { return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.Storage, b.Storage)) })
+	for _, s := range servers {
+		switch {
+		case s.Storage == self:
+			full = s.Full
+		case to == "" && s.Voter && s.Alive && s.CaughtUp && !s.Full:
+			to = s.Storage
+		}
+	}
+	if !full {
+		return ""
+	}
+	return to
 }
 
 // removed is a server that is gone and whose broker nobody knows any more: it was removed, or it

@@ -25,6 +25,8 @@ func server(n int, marks string) Server {
 			s.CaughtUp = true
 		case 'g':
 			s.Gone = replaceAfter
+		case 'f': // its disk is full
+			s.Full = true
 		case 'r': // its broker was removed
 			s.Registered, s.Known = false, false
 		}
@@ -84,6 +86,29 @@ func TestServersChangeOneStepAtATime(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			require.Equal(t, x.want, NextServer("s-1", x.servers, x.candidates))
+		})
+	}
+}
+
+func TestALeaderWithAFullDiskHandsOver(t *testing.T) {
+	t.Parallel()
+	for name, x := range map[string]struct {
+		servers []Server
+		want    string
+	}{
+		"it has room":                  {servers("vac", "vac", "vac"), ""},
+		"it has none":                  {servers("vacf", "vac", "vac"), "s-2"},
+		"the second has none either":   {servers("vacf", "vacf", "vac"), "s-3"},
+		"nobody has":                   {servers("vacf", "vacf", "vacf"), ""},
+		"another has none":             {servers("vac", "vacf", "vac"), ""},
+		"only those with a vote":       {servers("vacf", "ac", "ac"), ""},
+		"only those that are there":    {servers("vacf", "vc", "vac"), "s-3"},
+		"only those that know as much": {servers("vacf", "va", "vac"), "s-3"},
+		"it is alone":                  {servers("vacf"), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			require.Equal(t, x.want, HandOver("s-1", x.servers))
 		})
 	}
 }

@@ -20,6 +20,7 @@ type ClusterSettings struct {
 	OffsetsRetentionMinutes  int64
 	ProducerIDExpirationMs   int64
 	MoveBytesPerSecond       int64 // math.MaxInt64: no limit
+	ReplicaLagMs             int64
 	RetentionCheckIntervalMs int64
 }
 
@@ -60,6 +61,9 @@ var clusterConfigDefs = []ConfigDef{
 	{Name: MoveThrottleKey, Type: TypeLong, Unit: "bytes", Default: noLimitIn, Min: bound(1), Since: 1, Scope: ScopeCluster,
 		Doc: "How many bytes a node sends at most, and how many it takes, per second, for replicas that a reassignment adds and that are not in sync yet (KIP-73). Other followers are not slowed.",
 		own: func(c *ClusterSettings) any { return &c.MoveBytesPerSecond }},
+	{Name: "replica.lag.time.max.ms", Type: TypeLong, Unit: "ms", Default: "10000", Min: bound(1000), Max: bound(dayMs), Since: 1, Scope: ScopeCluster,
+		Doc: "How long a follower may be behind its leader, by its log end or by what it has synced, before it is out of sync (KIP-16).",
+		own: func(c *ClusterSettings) any { return &c.ReplicaLagMs }},
 }
 
 // ClusterConfigDefs returns the definitions of everything that the cluster's config may

@@ -30,7 +30,7 @@ func TestTheClustersDefinitionsAreSortedAndTheirDefaultsAreLegal(t *testing.T) {
 func TestTheClustersSettingsInForce(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, ClusterSettings{
-		CleanerBackoffMs: 15_000, CleanerBytesPerSecond: 1<<63 - 1, GroupMaxSize: 1<<31 - 1, NumPartitions: 1, OffsetsRetentionMinutes: 10_080, ProducerIDExpirationMs: 86_400_000, MoveBytesPerSecond: 1<<63 - 1, RetentionCheckIntervalMs: 30_000,
+		CleanerBackoffMs: 15_000, CleanerBytesPerSecond: 1<<63 - 1, GroupMaxSize: 1<<31 - 1, NumPartitions: 1, OffsetsRetentionMinutes: 10_080, ProducerIDExpirationMs: 86_400_000, MoveBytesPerSecond: 1<<63 - 1, ReplicaLagMs: 10_000, RetentionCheckIntervalMs: 30_000,
 	}, (&Cluster{}).Settings())
 	m := testImage(t)
 	m, d, res := Apply(m, 100, AlterClusterConfig{Set: map[string]string{"num.partitions": " 6 ", "default.replication.factor": "2"}})

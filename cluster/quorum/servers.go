@@ -73,6 +73,11 @@ func (q *Quorum) leadAtOnce() {
 	}
 }
 
+// HandTo has a voter lead in place of this node, which leads.
+func (q *Quorum) HandTo(ctx context.Context, storageID string) error {
+	return q.await(ctx, q.raft.LeadershipTransferToServer(raft.ServerID(storageID), raft.ServerAddress(storageID)))
+}
+
 // handOver lets another voter lead, when this node leads and stops.
 func (q *Quorum) handOver(ctx context.Context) {
 	if !q.IsLeader() || q.IsSoleVoter() {

@@ -227,10 +227,10 @@ func (w *world) wantISR() bool {
 	if n == nil {
 		return false
 	}
-	p, ok := n.lead.Propose(n.LogEnd(), w.now, func(m replication.Member) bool {
+	p, ok := n.lead.Propose(n.LogEnd(), w.now, replication.Rule{LagMs: lagMs, Fit: func(m replication.Member) bool {
 		b := w.images[n.applied].Broker(m.ID)
 		return w.fault == believesGhosts || b != nil && !b.Fenced && b.Epoch == m.Epoch
-	})
+	}})
 	if !ok && w.rnd.IntN(60) == 0 {
 		if p, ok = n.lead.Resign(w.now); ok {
 			w.done["resigned"]++

@@ -256,7 +256,7 @@ func (w *world) takeRole(n *node) {
 	}
 	w.leaders[p.LeaderEpoch] = n.id
 	n.waits = nil
-	n.lead = replication.NewLeader(replication.Start{Self: n.id, LogEnd: n.LogEnd(), HighWatermark: n.hw, LagMs: lagMs}, s, w.now)
+	n.lead = replication.NewLeader(replication.Start{Self: n.id, LogEnd: n.LogEnd(), HighWatermark: n.hw}, s, w.now)
 	w.advance(n)
 }
 
