@@ -33,6 +33,7 @@ func (c *Cluster) joinLoop(ctx context.Context, fail func(error)) {
 	tick := time.NewTicker(joinEvery)
 	defer tick.Stop()
 	said := map[string]time.Time{}
+	reached := false
 	for {
 		starting := !c.isReady()
 		_, failed := c.net.members.Join(c.missing(!starting))
@@ -42,6 +43,10 @@ func (c *Cluster) joinLoop(ctx context.Context, fail func(error)) {
 			}
 			c.tell(said, fmt.Sprintf("%s: %v", address, err), "could not join by gossip", "address", address, "error", err)
 		}
+		reached = reached || c.isReached(ctx, func(by string, a reachAnswer) {
+			c.tell(said, "reach", "other nodes do not reach this node by gossip: give it an address that they reach (--gossip-advertise)",
+				"address", a.Address, "by", by, "error", a.Error)
+		})
 		if starting {
 			if err := c.findTwin(ctx); err != nil {
 				fail(err)

@@ -17,6 +17,7 @@ const (
 	methodReadIndex peer.Method = 2 // nothing → a raft index, 8 bytes
 	methodBeat      peer.Method = 3 // beat → beatAnswer, as JSON
 	methodGrant     peer.Method = 4 // founding.Ask → founding.Reply, as JSON
+	methodReach     peer.Method = 5 // nothing → reachAnswer, as JSON
 )
 
 // handle answers requests of other nodes.
@@ -39,6 +40,8 @@ func (c *Cluster) handle(ctx context.Context, r peer.Request) ([]byte, error) {
 		return indexBytes(c.quorum.ReadIndexForOther(ctx))
 	case methodBeat:
 		return answerJSON(r.Payload, c.heard)
+	case methodReach:
+		return json.Marshal(c.reach(ctx, r.From.Storage))
 	}
 	return nil, model.Errorf(model.NotImplemented, "node %d does not know request %d between nodes", c.cfg.NodeID, r.Method)
 }

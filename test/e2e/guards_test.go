@@ -35,6 +35,7 @@ func (g *guarded) unharmed(t *testing.T) {
 		}, startLimit, 50*time.Millisecond, "the three nodes are online, and nobody else is there: %+v", &v)
 		status := g.nodes[i].must(t, g.r.at[i].token, "", "cluster", "status")
 		require.Contains(t, status, v.ClusterID)
+		require.NotContains(t, g.nodes[i].proc.err.String(), "do not reach this node by gossip")
 	}
 	eventually(t, startLimit, "all replicas are in sync", func() bool { return g.r.inSync(g.r.at[0], 3) })
 	g.r.more(t)
@@ -108,6 +109,7 @@ func TestWhatDoesNotBelongToAClusterDoesItNoHarm(t *testing.T) {
 		{"another cluster that gossips", twoClusters},
 		{"an empty disk under an old node id", wipedDisk},
 		{"a clock that is far off", clockFarOff},
+		{"an address of gossip that nobody reaches", unreachableGossip},
 		{"a node that was removed", removedNode},
 	} {
 		ok := t.Run(x.name, func(t *testing.T) {
@@ -159,6 +161,15 @@ func unreachable(t *testing.T, g *guarded) {
 	said(t, n.proc, "the node is starting and waits", "its leader must reach "+closed+" (--peer-advertise)")
 	g.r.more(t)
 	terminated(t, n)
+}
+
+func unreachableGossip(t *testing.T, g *guarded) {
+	closed := freeAddress(t)
+	n := g.stranger(t, "--gossip-advertise", closed)
+	n.start(t)
+	said(t, n.proc, "other nodes do not reach this node by gossip", closed, "--gossip-advertise")
+	g.r.more(t)
+	g.forget(t, n)
 }
 
 // alone founds a cluster of one with the key of the guarded one, and some data.
