@@ -238,9 +238,25 @@ func TestBelowMinInsyncReplicasNothingIsAcknowledgedUntilTheyAreBack(t *testing.
 // All nodes are killed at once, again and again, under load.
 func TestAllNodesMayBeKilledAtOnceUnderLoad(t *testing.T) {
 	needsNamespaces(t)
+	breakUnderLoad(t, faults.KillAll)
+}
+
+// The power fails at all nodes at once, again and again, under load: what was not synced is gone,
+// what was acknowledged or read is there.
+func TestThePowerMayFailAtAllNodesUnderLoad(t *testing.T) {
+	needsNamespaces(t)
+	if err := faults.CutsPower(t.Context(), t.TempDir()); err != nil {
+		t.Skipf("skipped: this machine cannot take the power of a disk: %v", err)
+	}
+	breakUnderLoad(t, faults.Power)
+}
+
+// breakUnderLoad makes one kind of fault for some seconds.
+func breakUnderLoad(t *testing.T, k faults.Kind) {
+	t.Helper()
 	report, err := faults.Run(t.Context(), faults.Config{
 		Binary: binary, Dir: faultFolder(t), Nodes: 3, Time: 8 * time.Second, Seed: uint64(time.Now().Unix()),
-		Only: []faults.Kind{faults.KillAll}, PerS: 300, Log: t.Logf,
+		Only: []faults.Kind{k}, PerS: 300, Log: t.Logf,
 	})
 	require.NoError(t, err)
 	t.Log(report)

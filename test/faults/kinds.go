@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"syscall"
 	"time"
 )
 
@@ -17,6 +18,7 @@ type Kind string
 const (
 	Kill    Kind = "kill"     // kill -9 of a node, which starts again
 	KillAll Kind = "kill-all" // kill -9 of all nodes at once
+	Power   Kind = "power"    // all nodes and their disks lose their power: what was not synced is gone
 	Pause   Kind = "pause"    // SIGSTOP, later SIGCONT
 	Rolling Kind = "rolling"  // SIGTERM and start of one node after the other
 	Full    Kind = "full"     // the last node's disk has no room, or little
@@ -31,7 +33,7 @@ const (
 
 // Kinds are all there are. Clock takes a binary that Injects.
 func Kinds() []Kind {
-	return []Kind{Kill, KillAll, Pause, Rolling, Full, Clock, Isolate, Pair, Deaf, Mute, Lossy, Slow}
+	return []Kind{Kill, KillAll, Power, Pause, Rolling, Full, Clock, Isolate, Pair, Deaf, Mute, Lossy, Slow}
 }
 
 func (k Kind) network() bool {
@@ -99,6 +101,8 @@ func (l *lane) fault(ctx context.Context, k Kind) error {
 		return l.kill(ctx, n)
 	case KillAll:
 		return l.killAll(ctx)
+	case Power:
+		return l.power(ctx)
 	case Pause:
 		l.say("node %d is paused for %s", n.ID, d.Round(time.Millisecond))
 		n.impair(d + settled)
@@ -144,6 +148,41 @@ func (l *lane) killAll(ctx context.Context) error {
 	return nil
 }
 
+// power cuts the disks' power first, so that what the nodes do last fails, or the nodes'.
+func (l *lane) power(ctx context.Context) error {
+	l.say("the power fails")
+	l.w.powered.Store(time.Now().UnixNano())
+	disksFirst := l.r.IntN(2) == 0
+	var errs []error
+	for range 2 {
+		for _, n := range l.w.Nodes() {
+			if disksFirst {
+				errs = append(errs, n.disk.cut())
+			} else {
+				n.signal(syscall.SIGKILL)
+			}
+		}
+		disksFirst = !disksFirst
+	}
+	for _, n := range l.w.Nodes() {
+		n.Kill()
+	}
+	l.counts[Power]++
+	for _, n := range l.w.Nodes() {
+		errs = append(errs, n.disk.again(ctx))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	for _, n := range l.w.Nodes() {
+		if err := n.Spawn(); err != nil {
+			return err
+		}
+		pause(ctx, time.Duration(l.r.IntN(500))*time.Millisecond)
+	}
+	return nil
+}
+
 // rolling stops nodes in order, each once the one before is in sync again, or after a while.
 func (l *lane) rolling(ctx context.Context) error {
 	l.say("the nodes are restarted one after the other")
@@ -170,7 +209,7 @@ func (l *lane) rolling(ctx context.Context) error {
 func (l *lane) full(ctx context.Context, d time.Duration) error {
 	n, leave := l.w.Node(len(l.w.Nodes())), int64(l.r.IntN(3))*(6<<20)
 	l.say("the disk of node %d has %d MiB left for %s", n.ID, leave>>20, d.Round(time.Millisecond))
-	undo, err := l.w.fill(leave)
+	undo, err := n.disk.fill(leave)
 	if err != nil {
 		return err
 	}

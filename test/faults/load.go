@@ -219,7 +219,7 @@ func (p *producer) settle(id string, sent []history.Record, a *Answer) bool {
 		p.l.complain("%s: a write without an outcome: %s", id, a)
 	}
 	if p.again() {
-		if a.Err == nil && !a.Problem().Retryable {
+		if !p.l.w.passing(a) {
 			p.l.complain("%s: what is stored once in any case was refused for good: %s", id, a)
 			p.id = "" // it goes on as another
 			return true

@@ -54,7 +54,7 @@ func (l *load) follow(ctx context.Context, name string, p int) {
 		a := l.c.At(node).Call(ctx, http.MethodGet, path, nil)
 		var got fetched
 		if !a.OK() {
-			if a.Err == nil && !a.Problem().Retryable {
+			if !l.w.passing(&a) {
 				l.complain("%s: reading partition %d at %d on node %d: %s", name, p, next, node, &a)
 			}
 			node = l.anyNode(r)
@@ -192,7 +192,7 @@ func (m *member) join(ctx context.Context) {
 		ID string `json:"member_id"`
 	}
 	if a.Into(&got) != nil {
-		if a.Err == nil && !a.Problem().Retryable {
+		if !m.l.w.passing(&a) {
 			m.l.complain("%s: joining: %s", m.name, &a)
 		}
 		pause(ctx, longest)
@@ -245,7 +245,7 @@ func (m *member) failed(ctx context.Context, what string, a *Answer) bool {
 	}
 	p := a.Problem()
 	switch {
-	case a.Err != nil, p.Retryable:
+	case m.l.w.passing(a):
 	case slices.Contains([]string{"unknown-member", "member-expired"}, p.Code):
 		m.id = ""
 	case p.Code == "not-owner": // the partition was taken back

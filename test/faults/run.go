@@ -65,7 +65,8 @@ const smallDisk = 1024
 // Run starts a cluster, breaks it for a time while clients use it, heals it and judges. The error
 // says why that could not be done; what was wrong is in the report.
 func Run(ctx context.Context, cfg Config) (*Report, error) {
-	w, err := NewWorld(Setup{Binary: cfg.Binary, Dir: cfg.Dir, Nodes: cfg.Nodes, SmallDisk: smallDisk})
+	cfg.Only = cfg.kinds(ctx)
+	w, err := NewWorld(Setup{Binary: cfg.Binary, Dir: cfg.Dir, Nodes: cfg.Nodes, SmallDisk: smallDisk, PowerCuts: slices.Contains(cfg.Only, Power)})
 	if err != nil {
 		return nil, err
 	}
@@ -105,7 +106,7 @@ func run(ctx context.Context, cfg Config, w *World) (*Report, error) {
 	watchers.Wait()
 	say("the history is judged")
 	l.judge(ctx, report)
-	for _, k := range cfg.kinds() {
+	for _, k := range cfg.Only {
 		if counts[k] == 0 {
 			report.Wrong = append(report.Wrong, fmt.Sprintf("the fault %s never occurred", k))
 		}
@@ -116,15 +117,13 @@ func run(ctx context.Context, cfg Config, w *World) (*Report, error) {
 	return report, nil
 }
 
-func (cfg *Config) kinds() []Kind {
+// kinds are those asked for, or all that can be made here.
+func (cfg *Config) kinds(ctx context.Context) []Kind {
 	if len(cfg.Only) > 0 {
 		return cfg.Only
 	}
-	all := Kinds()
-	if !Injects(cfg.Binary) {
-		all = slices.DeleteFunc(all, func(k Kind) bool { return k == Clock })
-	}
-	return all
+	injects, power := Injects(cfg.Binary), CutsPower(ctx, cfg.Dir)
+	return slices.DeleteFunc(Kinds(), func(k Kind) bool { return k == Clock && !injects || k == Power && power != nil })
 }
 
 // prepare makes the topic, once all nodes may take replicas.
@@ -169,7 +168,7 @@ func (l *load) breakThings(ctx context.Context, cfg Config, say func(string, ...
 	defer cancel()
 	end := time.Now().Add(cfg.Time)
 	var decks [2][]Kind
-	for _, k := range cfg.kinds() {
+	for _, k := range cfg.Only {
 		i := 0
 		if cfg.Mixed && k.network() {
 			i = 1
