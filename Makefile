@@ -123,7 +123,7 @@ sim: preflight ## simulate the log engine with SEEDS seeds from FIRST on, power 
 
 # Faults of a cluster of real processes, as root: each kind alone for FAULTS_ALONE seconds, then
 # all mixed for FAULTS_SECONDS.
-FAULT_KINDS    := kill kill-all power pause rolling full clock isolate pair deaf mute lossy slow
+FAULT_KINDS    := kill kill-all power pause rolling move full clock isolate pair deaf mute lossy slow
 FAULTS_NODES   ?= 3
 FAULTS_ALONE   ?= 120
 FAULTS_SECONDS ?= 1800

@@ -122,6 +122,14 @@ func newPass(k Keeper, now int64) *Pass {
 	return NewPass(Options{Map: NewMap(1<<16, Seed{}), Inflate: record.NewDecompressor(1 << 20), Producers: k, Now: now, DeleteAfter: 1000}, 0)
 }
 
+// covering is a pass that has read batches, and cleans next.
+func covering(t *testing.T, k Keeper, now int64, batches ...record.Batch) *Pass {
+	t.Helper()
+	p := newPass(k, now)
+	note(t, p, batches...)
+	return p
+}
+
 func note(t *testing.T, p *Pass, batches ...record.Batch) {
 	t.Helper()
 	for i := range batches {
@@ -264,7 +272,7 @@ func TestAMarkerThatIsAllThatIsKnownOfAProducerStays(t *testing.T) {
 		b, _, err := record.ParseBatch(append([]byte(nil), out...))
 		require.NoError(t, err)
 		if horizon {
-			got, _, ok := clean(t, newPass(nobody{}, 0), &b, false)
+			got, _, ok := clean(t, covering(t, nobody{}, 0, b), &b, false)
 			require.True(t, ok)
 			require.EqualValues(t, 1000, got.Header.BaseTimestamp)
 			b = got
@@ -277,18 +285,24 @@ func TestAMarkerThatIsAllThatIsKnownOfAProducerStays(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, ok)
 	require.Equal(t, record.Marker{Type: record.ControlCommit, CoordinatorEpoch: 2, Timestamp: 40}, m, "a horizon changes nothing in a marker")
-	_, _, ok = clean(t, newPass(somebody{epoch: 3}, 5000), &b, false)
+	_, _, ok = clean(t, covering(t, somebody{epoch: 3}, 5000, b), &b, false)
 	require.True(t, ok)
-	_, _, ok = clean(t, newPass(somebody{epoch: 4}, 5000), &b, false)
+	_, _, ok = clean(t, covering(t, somebody{epoch: 4}, 5000, b), &b, false)
 	require.False(t, ok)
-	got, _, ok := clean(t, newPass(nobody{}, 5000), &b, true)
+	got, _, ok := clean(t, covering(t, nobody{}, 5000, b), &b, true)
 	require.True(t, ok, "the last batch of a segment")
 	_, isMarker, err := got.Marker()
 	require.NoError(t, err)
 	require.False(t, isMarker)
 	plain := mk(false)
-	_, _, ok = clean(t, newPass(nobody{}, math1), &plain, false)
+	_, _, ok = clean(t, covering(t, nobody{}, math1, plain), &plain, false)
 	require.True(t, ok, "not before a horizon was set")
+	got, _, ok = clean(t, newPass(nobody{}, math1), &b, false)
+	require.True(t, ok, "not beyond what a pass covers")
+	require.Equal(t, b.Bytes, got.Bytes)
+	got, _, ok = clean(t, newPass(nobody{}, math1), &plain, false)
+	require.True(t, ok)
+	require.Equal(t, plain.Bytes, got.Bytes, "nor does it get a horizon there")
 }
 
 const math1 = 1 << 50

@@ -16,7 +16,7 @@
 //     pass that sees it sets (KIP-534).
 //   - Records of aborted transactions go, and supersede nothing. A marker stays until no
 //     batch of its transaction was met in a pass, then until a delete horizon of its own. It
-//     has no key, whatever its bytes look like.
+//     has no key, whatever its bytes look like, and stays where a pass does not cover it.
 //   - The last batch of each producer, and the last one of a segment, stay, if need be
 //     without records, so that sequences and offsets are not lost. A producer of whom only
 //     a marker is known keeps that marker whole.

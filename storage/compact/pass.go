@@ -263,7 +263,9 @@ func (p *Pass) rewrite(b *record.Batch, stamp bool) ([]byte, error) {
 }
 
 // cleanControl keeps every control batch but the markers of transactions of which nothing
-// else is left, once their delete horizon has passed.
+// else is left, once their delete horizon has passed. From the end of what is covered on all stay:
+// who reads the log later takes a transaction to have ended, though no marker says so, only where
+// a pass came by.
 func (p *Pass) cleanControl(b *record.Batch, last bool) (out []byte, marker bool, err error) {
 	h := &b.Header
 	if h.Count == 0 {
@@ -282,6 +284,8 @@ func (p *Pass) cleanControl(b *record.Batch, last bool) (out []byte, marker bool
 	alone := p.txns.marker(h)
 	horizon := h.Attributes.Has(record.AttrDeleteHorizon)
 	switch {
+	case h.LastOffset() >= p.covered:
+		return b.Bytes, true, nil
 	case !alone || p.o.Producers.KeepsMarker(h.ProducerID, h.ProducerEpoch):
 		return b.Bytes, true, nil
 	case horizon && h.BaseTimestamp > p.o.Now:

@@ -246,6 +246,45 @@ func (c *Client) Await(ctx context.Context, method, path string, body, out any) 
 	}
 }
 
+// Move has a partition get other replicas, and asks until that has begun.
+func (c *Client) Move(ctx context.Context, topic string, partition int, to []int) error {
+	body := map[string]any{"moves": []any{map[string]any{"topic": topic, "partition": partition, "replicas": to}}}
+	for {
+		var got struct {
+			Results []struct {
+				Problem *Problem `json:"problem"`
+			} `json:"results"`
+		}
+		if err := c.Await(ctx, http.MethodPost, "/v1/reassignments", body, &got); err != nil {
+			return err
+		}
+		if len(got.Results) == 1 && got.Results[0].Problem == nil {
+			return nil
+		}
+		if !pause(ctx, 100*time.Millisecond) {
+			return fmt.Errorf("partition %d does not move to %v: %+v", partition, to, got.Results)
+		}
+	}
+}
+
+// AwaitNoMoves waits until nothing moves.
+func (c *Client) AwaitNoMoves(ctx context.Context) error {
+	for {
+		var got struct {
+			Total int `json:"total"`
+		}
+		if err := c.Await(ctx, http.MethodGet, "/v1/reassignments", nil, &got); err != nil {
+			return err
+		}
+		if got.Total == 0 {
+			return nil
+		}
+		if !pause(ctx, 100*time.Millisecond) {
+			return fmt.Errorf("%d partitions move", got.Total)
+		}
+	}
+}
+
 // PartitionView is what the API tells of a partition.
 type PartitionView struct {
 	Leader *int  `json:"leader"`

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"syscall"
 	"time"
 )
@@ -22,6 +23,7 @@ const (
 	Pause   Kind = "pause"    // SIGSTOP, later SIGCONT
 	Rolling Kind = "rolling"  // SIGTERM and start of one node after the other
 	Full    Kind = "full"     // the last node's disk has no room, or little
+	Move    Kind = "move"     // a partition's replicas go elsewhere; some moves are cancelled
 	Isolate Kind = "isolate"  // a node and all others do not hear each other
 	Pair    Kind = "pair"     // two nodes do not hear each other
 	Deaf    Kind = "deaf"     // a node does not hear the others, which hear it
@@ -33,7 +35,7 @@ const (
 
 // Kinds are all there are. Clock takes a binary that Injects.
 func Kinds() []Kind {
-	return []Kind{Kill, KillAll, Power, Pause, Rolling, Full, Clock, Isolate, Pair, Deaf, Mute, Lossy, Slow}
+	return []Kind{Kill, KillAll, Power, Pause, Rolling, Move, Full, Clock, Isolate, Pair, Deaf, Mute, Lossy, Slow}
 }
 
 func (k Kind) network() bool {
@@ -113,6 +115,9 @@ func (l *lane) fault(ctx context.Context, k Kind) error {
 		return nil
 	case Rolling:
 		return l.rolling(ctx)
+	case Move:
+		l.move(ctx, d)
+		return nil
 	case Full:
 		return l.full(ctx, d)
 	case Clock:
@@ -202,6 +207,28 @@ func (l *lane) rolling(ctx context.Context) error {
 		cancel()
 	}
 	return nil
+}
+
+// move gives a partition two replicas or three, and cancels every third move. One that is refused
+// does not count: a node may be gone, by a fault of the network.
+func (l *lane) move(ctx context.Context, d time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, l.hold)
+	defer cancel()
+	p, nodes := l.r.IntN(partitions), l.r.Perm(len(l.w.Nodes()))
+	to := nodes[:2+l.r.IntN(min(replicas, len(nodes))-1)]
+	for i := range to {
+		to[i]++
+	}
+	l.say("partition %d moves to %v", p, to)
+	if l.c.Move(ctx, topic, p, to) != nil {
+		return
+	}
+	l.counts[Move]++
+	if l.counts[Move]%3 == 0 {
+		pause(ctx, d/4)
+		l.say("the move of partition %d is cancelled, if it goes on", p)
+		l.c.At(l.any().ID).Call(ctx, http.MethodDelete, fmt.Sprintf("/v1/reassignments/%s/%d", topic, p), nil)
+	}
 }
 
 // full leaves the small disk some room below the reserve, or next to none. A node that cannot

@@ -98,7 +98,7 @@ func run(ctx context.Context, cfg Config, w *World) (*Report, error) {
 	}
 	healing := time.Now()
 	say("everything is healed")
-	if err := l.heal(ctx, &writers, endWatching); err != nil {
+	if err := l.heal(ctx, counts[Move] > 0, &writers, endWatching); err != nil {
 		report.Wrong = append(report.Wrong, "it does not heal: "+err.Error())
 	}
 	report.Healed = time.Since(healing)
@@ -203,8 +203,8 @@ const overtime = 2 * time.Minute
 const healTime = 60 * time.Second
 
 // heal waits until every replica is in sync, ends the producers, and waits for the group. giveUp
-// ends clients that do not end.
-func (l *load) heal(ctx context.Context, writers *sync.WaitGroup, giveUp func()) error {
+// ends clients that do not end. moved tells that replicas were.
+func (l *load) heal(ctx context.Context, moved bool, writers *sync.WaitGroup, giveUp func()) error {
 	ctx, cancel := context.WithTimeout(ctx, healTime)
 	defer cancel()
 	var errs []error
@@ -215,6 +215,9 @@ func (l *load) heal(ctx context.Context, writers *sync.WaitGroup, giveUp func())
 	}
 	for _, n := range l.w.Nodes() {
 		errs = append(errs, n.AwaitReady(ctx))
+	}
+	if moved {
+		errs = append(errs, l.moveBack(ctx))
 	}
 	errs = append(errs, l.c.AwaitISR(ctx, topic, min(replicas, len(l.w.Nodes()))))
 	before := l.acked.Load()
@@ -229,6 +232,20 @@ func (l *load) heal(ctx context.Context, writers *sync.WaitGroup, giveUp func())
 	}
 	errs = append(errs, l.c.AwaitISR(ctx, topic, min(replicas, len(l.w.Nodes()))), l.awaitGroup(ctx))
 	return errors.Join(errs...)
+}
+
+// moveBack gives every partition as many replicas as it had.
+func (l *load) moveBack(ctx context.Context) error {
+	n := len(l.w.Nodes())
+	var errs []error
+	for p := range partitions {
+		var to []int
+		for i := range min(replicas, n) {
+			to = append(to, 1+(p+i)%n)
+		}
+		errs = append(errs, l.c.Move(ctx, topic, p, to))
+	}
+	return errors.Join(append(errs, l.c.AwaitNoMoves(ctx))...)
 }
 
 // awaitGroup waits until the group has committed everything.
