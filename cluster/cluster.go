@@ -215,7 +215,7 @@ func (c *Cluster) Propose(ctx context.Context, cmd metadata.Command) (metadata.R
 	if err != nil {
 		return metadata.Result{}, err
 	}
-	if !c.roomFor(b) && (c.quorum.IsLeader() || c.room(minLastRoom) < minLastRoom) {
+	if !c.mayPropose(b) {
 		return metadata.Result{}, model.Errorf(model.StorageFull, "the disk is full: there is no room even for metadata; deleting topics or records makes room")
 	}
 	answer, err := c.quorum.Apply(ctx, b)
@@ -239,15 +239,24 @@ const (
 	minLastRoom = 64 << 10
 )
 
-// roomFor tells whether a leader has room for an encoded command. Others write it in any case,
-// and only need room enough to see what became of it.
+// mayPropose tells whether there is room for an encoded command, as far as this node can tell. The
+// leader decides; others write it in any case, and only need to see what becomes of it.
+func (c *Cluster) mayPropose(cmd []byte) bool {
+	if c.quorum.IsLeader() {
+		return c.roomFor(cmd)
+	}
+	return c.room(minLastRoom) >= minLastRoom
+}
+
+// roomFor tells whether this node, as the leader, has room for an encoded command.
 func (c *Cluster) roomFor(cmd []byte) bool {
 	free := c.room(minRoom)
 	return free >= minRoom || free >= minLastRoom && metadata.KindOf(cmd).MakesRoom()
 }
 
-// full tells that this node, as the leader, would take no changes but those that make room.
-func (c *Cluster) full() bool { return c.room(minRoom) < minRoom }
+// full tells that this node has no room for changes but by what can be given up, which is kept for
+// when it is needed.
+func (c *Cluster) full() bool { return c.room(0) < minRoom }
 
 // room is the free space after what can be given up was.
 func (c *Cluster) room(need int64) int64 {

@@ -251,11 +251,16 @@ func (c *Cluster) lookAtPorts(ctx context.Context, list []controller.Broker) {
 
 // closed tells that a host refuses connections to a port: nobody listens there.
 func closed(ctx context.Context, address string) bool {
-	ctx, cancel := context.WithTimeout(ctx, lookTime)
+	return errors.Is(knock(ctx, address, lookTime), syscall.ECONNREFUSED)
+}
+
+// knock opens a connection to a port and says nothing.
+func knock(ctx context.Context, address string, within time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
 	if err == nil {
 		_ = conn.Close() // nothing was said
 	}
-	return errors.Is(err, syscall.ECONNREFUSED)
+	return err
 }

@@ -30,6 +30,8 @@ type group struct {
 	gossip map[int]string // by node: a gossip address kept for it
 	logs   map[int]*lines
 	free   [7]atomic.Int64 // by node: bytes of its disk, 0: without end
+	needed atomic.Int64    // how often room was asked for
+	looks  atomic.Int64    // and how often only looked at
 	tasks  *lifecycle.Group
 }
 
@@ -70,6 +72,18 @@ type nodeOptions struct {
 	metadata metadata.MetadataVersion // the newest that it knows
 }
 
+// room is a node's free space; what asks for some may take what is kept for that.
+func (g *group) room(node int) func(int64) int64 {
+	return func(need int64) int64 {
+		if need > 0 {
+			g.needed.Add(1)
+		} else {
+			g.looks.Add(1)
+		}
+		return cmp.Or(g.free[node].Load(), math.MaxInt64)
+	}
+}
+
 // start starts a node and waits for it.
 func (g *group) start(node int, o nodeOptions) (*cluster.Cluster, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -97,7 +111,7 @@ func (g *group) start(node int, o nodeOptions) (*cluster.Cluster, error) {
 	c, err := cluster.Start(ctx, cluster.Config{
 		Dir: filepath.Join(g.root, o.dir), NodeID: model.BrokerID(node), ClusterName: "test", Version: "test", BootstrapExpect: o.expect,
 		Logger: slog.New(slog.NewTextHandler(g.logs[node], &slog.HandlerOptions{Level: slog.LevelInfo})),
-		Fatal:  o.fatal, Now: o.now, MetadataVersion: o.metadata, Room: func(int64) int64 { return cmp.Or(g.free[node].Load(), math.MaxInt64) },
+		Fatal:  o.fatal, Now: o.now, MetadataVersion: o.metadata, Room: g.room(node),
 		Network: &cluster.Network{Key: o.key, Peer: l, PeerAdvertise: l.Addr().String(), GossipListen: g.gossip[node], Join: join},
 	})
 	if err == nil {
@@ -266,6 +280,9 @@ func TestAFullDiskStopsNoChangeWhileOthersHaveRoom(t *testing.T) {
 	require.Equal(t, model.NotApplied, model.AsError(err).EffectiveOutcome())
 	_, err = nodes[first-1].Propose(t.Context(), metadata.DeleteTopic{Name: "topic-1"})
 	require.NoError(t, err, "what makes room is taken")
+	needed, looks := g.needed.Load(), g.looks.Load()
+	g.eventually("heartbeats tell of the disks", func() bool { return g.looks.Load() > looks+20 })
+	require.Equal(t, needed, g.needed.Load(), "but do not take what is kept for changes")
 	g.free[first].Store(0)
 	g.eventually("the one with room leads again", func() bool { return leads() == first })
 	require.NoError(t, change(nodes[first%3]))

@@ -1,33 +1,30 @@
 package cluster
 
-import (
-	"context"
-	"encoding/json"
-	"net"
-)
+import "context"
+
+// reachTime bounds how long a node tries to reach another one for it. What drops packets answers
+// nothing, and that must be told within askTime.
+const reachTime = askTime / 2
 
 // reachAnswer is whether a node could open a connection to the gossip port of the one that asks.
 type reachAnswer struct {
-	Address string `json:"address"` // as gossip has it
+	Address string `json:"address"` // as gossip has it; "": it does not know the node
 	Error   string `json:"error"`   // "": it could
 }
 
 // reach looks whether a node can be reached where gossip says that it is.
-func (c *Cluster) reach(ctx context.Context, storage string) reachAnswer {
+func (c *Cluster) reach(ctx context.Context, storage string) (a reachAnswer) {
 	for _, m := range c.net.members.Others() {
 		if m.Storage != storage {
 			continue
 		}
-		a := reachAnswer{Address: m.Gossip}
-		conn, err := new(net.Dialer).DialContext(ctx, "tcp", m.Gossip)
-		if err != nil {
+		a.Address = m.Gossip
+		if err := knock(ctx, m.Gossip, reachTime); err != nil {
 			a.Error = err.Error()
-			return a
 		}
-		_ = conn.Close() // nothing was said
-		return a
+		break
 	}
-	return reachAnswer{Error: "it is not known by gossip"}
+	return a
 }
 
 // isReached asks the others, until one has reached this node's gossip port. A node that reaches
@@ -36,9 +33,8 @@ func (c *Cluster) isReached(ctx context.Context, say func(by string, a reachAnsw
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
 	for _, m := range c.net.alive() {
-		b, err := c.net.port.Call(ctx, m.Storage, methodReach, nil)
-		var a reachAnswer
-		if err != nil || json.Unmarshal(b, &a) != nil || a.Address == "" {
+		a, err := ask[struct{}, reachAnswer](ctx, c.net.port, m.Storage, methodReach, struct{}{})
+		if err != nil || a.Address == "" {
 			continue // it starts, or has not heard of this node yet
 		}
 		if a.Error == "" {

@@ -17,7 +17,7 @@ const (
 	methodReadIndex peer.Method = 2 // nothing → a raft index, 8 bytes
 	methodBeat      peer.Method = 3 // beat → beatAnswer, as JSON
 	methodGrant     peer.Method = 4 // founding.Ask → founding.Reply, as JSON
-	methodReach     peer.Method = 5 // nothing → reachAnswer, as JSON
+	methodReach     peer.Method = 5 // {} → reachAnswer, as JSON
 )
 
 // handle answers requests of other nodes.

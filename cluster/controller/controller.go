@@ -55,7 +55,7 @@ const (
 )
 
 // Voters is how many of n nodes vote once all are there: an odd number, MaxVoters at most.
-func Voters(n int) int { return min(max(n-1, 0)|1, MaxVoters) }
+func Voters(n int) int { return min((n-1)|1, MaxVoters) }
 
 // Change is one step.
 type Change struct {
@@ -70,7 +70,7 @@ type Change struct {
 // its node came back with an empty data folder, or, gone for long, once its replacement votes, or
 // when an operator has removed its broker.
 func NextServer(self string, servers []Server, candidates []Candidate) Change {
-	slices.SortFunc(servers, func(a, b Server) int { return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.Storage, b.Storage)) })
+	slices.SortFunc(servers, byNode)
 	slices.SortFunc(candidates, func(a, b Candidate) int {
 		return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.Storage, b.Storage))
 	})
@@ -83,12 +83,15 @@ func NextServer(self string, servers []Server, candidates []Candidate) Change {
 	return vote(self, servers)
 }
 
+func byNode(a, b Server) int {
+	return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.Storage, b.Storage))
+}
+
 // HandOver is the voter that is to lead where the leader's disk has no room for changes, "" when
 // the leader has, or none of the others.
 func HandOver(self string, servers []Server) string {
-	to := ""
-	full := false
-	slices.SortFunc(servers, func(a, b Server) int { return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.Storage, b.Storage)) })
+	to, full := "", false
+	slices.SortFunc(servers, byNode)
 	for _, s := range servers {
 		switch {
 		case s.Storage == self:

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -164,12 +165,35 @@ func unreachable(t *testing.T, g *guarded) {
 }
 
 func unreachableGossip(t *testing.T, g *guarded) {
-	closed := freeAddress(t)
-	n := g.stranger(t, "--gossip-advertise", closed)
-	n.start(t)
-	said(t, n.proc, "other nodes do not reach this node by gossip", closed, "--gossip-advertise")
-	g.r.more(t)
-	g.forget(t, n)
+	for _, address := range []string{freeAddress(t), silentAddress(t)} {
+		n := g.stranger(t, "--gossip-advertise", address)
+		n.start(t)
+		said(t, n.proc, "other nodes do not reach this node by gossip", address, "--gossip-advertise")
+		g.r.more(t)
+		g.forget(t, n)
+	}
+}
+
+// silentAddress is one that answers nothing, as behind a firewall: its backlog is full.
+func silentAddress(t *testing.T) string {
+	t.Helper()
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, syscall.Close(fd)) })
+	require.NoError(t, syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
+	require.NoError(t, syscall.Listen(fd, 0))
+	at, err := syscall.Getsockname(fd)
+	require.NoError(t, err)
+	address := fmt.Sprint("127.0.0.1:", at.(*syscall.SockaddrInet4).Port)
+	for range 10 {
+		conn, err := net.DialTimeout("tcp", address, 300*time.Millisecond)
+		if err != nil {
+			return address
+		}
+		t.Cleanup(func() { _ = conn.Close() }) // it is only there
+	}
+	t.Fatal("it takes connections all the same")
+	return ""
 }
 
 // alone founds a cluster of one with the key of the guarded one, and some data.

@@ -52,7 +52,7 @@ func newDisk(dir string, mib int, inMemory bool) (*disk, error) {
 // one that is tried.
 func CutsPower(ctx context.Context, dir string) error {
 	d, err := newDisk(filepath.Join(dir, "power"), 16, false)
-	if d == nil || err != nil {
+	if err != nil {
 		return err
 	}
 	return errors.Join(d.cut(), d.again(ctx), d.close(), os.Remove(d.image), os.Remove(d.dir))

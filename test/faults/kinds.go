@@ -144,6 +144,11 @@ func (l *lane) killAll(ctx context.Context) error {
 		n.Kill()
 	}
 	l.counts[KillAll]++
+	return l.spawnAll(ctx)
+}
+
+// spawnAll starts the nodes one soon after the other.
+func (l *lane) spawnAll(ctx context.Context) error {
 	for _, n := range l.w.Nodes() {
 		if err := n.Spawn(); err != nil {
 			return err
@@ -179,13 +184,7 @@ func (l *lane) power(ctx context.Context) error {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	for _, n := range l.w.Nodes() {
-		if err := n.Spawn(); err != nil {
-			return err
-		}
-		pause(ctx, time.Duration(l.r.IntN(500))*time.Millisecond)
-	}
-	return nil
+	return l.spawnAll(ctx)
 }
 
 // rolling stops nodes in order, each once the one before is in sync again, or after a while.
