@@ -11,9 +11,9 @@ import (
 )
 
 // NaturalReplicationFactor is the replication factor of new topics where no setting names
-// one: 3 where as many can take replicas, else 1.
+// one: 3 where as many nodes take replicas, those that are offline for a while included, else 1.
 func NaturalReplicationFactor(img *metadata.Image) int {
-	if len(placement.Takers(img)) >= naturalReplicas {
+	if len(placement.Members(img)) >= naturalReplicas {
 		return naturalReplicas
 	}
 	return 1

@@ -80,7 +80,7 @@ func (b *Broker) internalTopic(ctx context.Context, want InternalTopic) (*topic,
 }
 
 func (b *Broker) createInternal(ctx context.Context, topic InternalTopic) error {
-	assign, err := b.assign(ctx, max(topic.Partitions, 1), min(naturalReplicas, len(placement.Takers(b.meta.Image()))))
+	assign, err := b.assign(ctx, max(topic.Partitions, 1), min(naturalReplicas, len(placement.Members(b.meta.Image()))))
 	if err != nil {
 		return err
 	}

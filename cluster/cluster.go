@@ -327,6 +327,9 @@ func (c *Cluster) close(ctx context.Context) error {
 	if c.net != nil {
 		errs = append(errs, c.net.group.Stop(stepTime)) // nothing is decided any more
 	}
+	if c.fsm != nil {
+		c.fsm.Closing()
+	}
 	if c.quorum != nil {
 		errs = append(errs, c.quorum.Stop(ctx))
 	}

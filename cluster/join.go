@@ -159,6 +159,8 @@ func (c *Cluster) waitsFor() string {
 	c.foundingMu.Unlock()
 	servers := c.quorum.Servers()
 	switch {
+	case c.fsm.WaitsForRoom():
+		return "room on its disk, which is full"
 	case wait != "" && len(servers) == 0:
 		return wait
 	case len(servers) == 0 && len(c.net.alive()) == 0:

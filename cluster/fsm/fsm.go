@@ -5,7 +5,8 @@
 // State. The image is an atomic pointer. Everything else is touched by raft's apply
 // goroutine alone, except what mu guards.
 //
-// Failures. A refusal is a result. A local fault (SQLite cannot be written, a snapshot
+// Failures. A refusal is a result. While the disk has no room for SQLite nothing is applied, and
+// everything waits. A local fault (SQLite cannot be written, a snapshot
 // cannot be read, a kind of command this binary does not know) is reported once through
 // Fatal, and from then on nothing is applied: a node that has missed a command must not go
 // on as if it had not.
@@ -19,6 +20,7 @@ import (
 	"log/slog"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/hashicorp/raft"
 
@@ -38,6 +40,10 @@ type FSM struct {
 	image atomic.Pointer[metadata.Image]
 
 	failed error // why nothing is applied any more; apply goroutine only
+
+	closing   chan struct{} // closed when nothing waits for room any more
+	closeOnce sync.Once
+	full      atomic.Bool // the disk has no room for what is to be applied
 
 	mu       sync.Mutex
 	applied  uint64         // guarded by mu: index of the last entry applied
@@ -150,12 +156,50 @@ func (f *FSM) applyBatch(logs []*raft.Log, answers []any) error {
 		return nil
 	}
 	next, d := batch.Commit()
-	if err := f.store.Apply(old, next, d, last); err != nil {
+	if err := f.write(func() error { return f.store.Apply(old, next, d, last) }); err != nil {
 		return err
 	}
 	f.publish(old, next, d, last)
 	return nil
 }
+
+// roomEvery is between two tries of a write that the disk has no room for.
+const roomEvery = 200 * time.Millisecond
+
+// write writes to SQLite. While the disk is full it waits for room: what raft has committed will
+// be applied, and until then the image is an old one, as on a node that is slow.
+func (f *FSM) write(write func() error) error {
+	err := write()
+	if !errors.Is(err, meta.ErrFull) {
+		return err
+	}
+	f.full.Store(true)
+	defer f.full.Store(false)
+	f.log.Warn("the disk is full: changes of metadata wait for room before they are in force on this node", "error", err)
+	tick := time.NewTicker(roomEvery)
+	defer tick.Stop()
+	for errors.Is(err, meta.ErrFull) {
+		select {
+		case <-tick.C:
+		case <-f.closing:
+			return errClosing
+		}
+		err = write()
+	}
+	if err == nil {
+		f.log.Info("the disk has room again: changes of metadata are in force on this node")
+	}
+	return err
+}
+
+// errClosing: what waits for room is applied by the next start.
+var errClosing = errors.New("the node stops")
+
+// WaitsForRoom tells that the disk has no room for what is to be applied.
+func (f *FSM) WaitsForRoom() bool { return f.full.Load() }
+
+// Closing lets nothing wait for room any more, so that raft can be shut down.
+func (f *FSM) Closing() { f.closeOnce.Do(func() { close(f.closing) }) }
 
 // publish makes the image visible, runs the subscribers and wakes who waits.
 func (f *FSM) publish(old, next *metadata.Image, d metadata.Delta, applied uint64) {
@@ -182,7 +226,9 @@ func (f *FSM) stop(err error) {
 	close(f.advanced)
 	f.advanced = make(chan struct{})
 	f.mu.Unlock()
-	f.fatal(err)
+	if !errors.Is(err, errClosing) {
+		f.fatal(err)
+	}
 }
 
 // Snapshot implements raft.FSM; the image does not change, so it needs no copy.
@@ -201,7 +247,7 @@ func (f *FSM) Restore(r io.ReadCloser) error {
 		return err
 	}
 	old := f.image.Load()
-	if err := f.store.Replace(next, next.Index()); err != nil {
+	if err := f.write(func() error { return f.store.Replace(next, next.Index()) }); err != nil {
 		f.stop(err)
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -16,6 +17,7 @@ import (
 
 	"tidewire/cluster/metadata"
 	"tidewire/internal/model"
+	"tidewire/storage/meta"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -258,4 +260,35 @@ func TestWaitAppliedEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(cause)
 	require.ErrorIs(t, f.WaitApplied(ctx, 1), cause)
+}
+
+// A disk without room is waited for, and what was to be written is written then; a node that stops
+// meanwhile leaves it to its next start.
+func TestAFullDiskIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	p := newParts(t)
+	f, err := p.open(t)
+	require.NoError(t, err)
+	tries := 0
+	require.NoError(t, f.write(func() error {
+		if tries++; tries <= 3 {
+			require.Equal(t, tries > 1, f.WaitsForRoom())
+			return fmt.Errorf("write: %w", meta.ErrFull)
+		}
+		return nil
+	}))
+	require.Equal(t, 4, tries)
+	require.False(t, f.WaitsForRoom())
+	require.Contains(t, p.log.String(), "the disk has room again")
+
+	broken := errors.New("broken")
+	require.ErrorIs(t, f.write(func() error { return broken }), broken)
+
+	f.Closing()
+	err = f.write(func() error { return meta.ErrFull })
+	require.ErrorIs(t, err, errClosing)
+	f.stop(err)
+	require.Empty(t, p.fatal, "that a node stops is no fault")
+	f.stop(broken)
+	require.Equal(t, []error{broken}, p.fatal)
 }

@@ -33,7 +33,7 @@ var ErrLogGap = errors.New("the metadata log does not begin where its newest rea
 // below the newest snapshot, rebuilds it from the newest snapshot that reads and the log
 // behind it. What the log holds beyond that is applied by raft.
 func Open(cfg Config) (*FSM, error) {
-	f := &FSM{log: cfg.Logger, fatal: cfg.Fatal, advanced: make(chan struct{})}
+	f := &FSM{log: cfg.Logger, fatal: cfg.Fatal, advanced: make(chan struct{}), closing: make(chan struct{})}
 	ends, err := findEnds(cfg)
 	if err != nil {
 		return nil, err

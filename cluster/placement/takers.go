@@ -10,9 +10,15 @@ import (
 
 // Takers are the brokers that may get replicas: online, and not draining.
 func Takers(img *metadata.Image) []*metadata.Broker {
+	return slices.DeleteFunc(Members(img), func(b *metadata.Broker) bool { return b.Fenced })
+}
+
+// Members are the brokers that replicas are for: those online, and those that are to come back.
+// Who is draining or gone for good is none.
+func Members(img *metadata.Image) []*metadata.Broker {
 	var nodes []*metadata.Broker
 	for br := range img.Brokers() {
-		if !br.Fenced && br.State == metadata.BrokerActive {
+		if br.State == metadata.BrokerActive {
 			nodes = append(nodes, br)
 		}
 	}

@@ -90,6 +90,7 @@ type Node struct {
 	stops  []stop // what to undo, in order of starting
 	failed chan error
 	once   sync.Once
+	abort  context.CancelCauseFunc // ends a start
 }
 
 // stop is how one part ends.
@@ -119,6 +120,7 @@ type Seams struct {
 // StartWith is Start for tests.
 func StartWith(ctx context.Context, cfg *config.Config, logger *slog.Logger, out io.Writer, seams Seams) (*Node, error) {
 	n := &Node{inflation: broker.NewInflation(), cfg: cfg, logger: logger, out: out, now: seams.Now, mono: seams.Monotonic, hasher: seams.Hasher, failed: make(chan error, 1)}
+	ctx, n.abort = context.WithCancelCause(ctx)
 	for _, line := range cfg.Unopened() {
 		logger.Info(line)
 	}
@@ -128,7 +130,7 @@ func StartWith(ctx context.Context, cfg *config.Config, logger *slog.Logger, out
 		if err := step(ctx); err != nil {
 			stopCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cfg.ShutdownTimeout)
 			defer cancel()
-			return nil, errors.Join(err, n.Stop(stopCtx))
+			return nil, errors.Join(n.fault(err), n.Stop(stopCtx))
 		}
 	}
 	n.ready.Store(true)
@@ -147,7 +149,20 @@ func (n *Node) Failed() <-chan error { return n.failed }
 
 // fatal reports a local fault after which the node must not go on.
 func (n *Node) fatal(err error) {
-	n.once.Do(func() { n.failed <- err })
+	n.once.Do(func() {
+		n.failed <- err
+		n.abort(err)
+	})
+}
+
+// fault is why a start has ended with an error: that, or the fault that it came from.
+func (n *Node) fault(err error) error {
+	select {
+	case fault := <-n.failed:
+		return fmt.Errorf("the node must stop: %w", fault)
+	default:
+		return err
+	}
 }
 
 // Stop ends the parts in reverse order until ctx ends: it stops accepting, answers what
@@ -163,6 +178,7 @@ func (n *Node) Stop(ctx context.Context) error {
 		}
 	}
 	n.stops = nil
+	n.abort(nil)
 	return errors.Join(errs...)
 }
 

@@ -23,7 +23,8 @@ import (
 	"gorm.io/driver/sqlite"
 	"gorm.io/gorm"
 	"gorm.io/gorm/logger"
-	_ "modernc.org/sqlite" // registers the driver "sqlite", in pure Go
+	moderncsqlite "modernc.org/sqlite" // registers the driver "sqlite", in pure Go
+	sqlite3 "modernc.org/sqlite/lib"
 
 	"tidewire/cluster/metadata"
 )
@@ -34,6 +35,19 @@ var ErrUnusable = errors.New("metadata store cannot be used")
 
 // ErrMissing is an ErrUnusable for a file that is not there.
 var ErrMissing = fmt.Errorf("%w: there is no file", ErrUnusable)
+
+// ErrFull is what Apply and Replace return, wrapped, when the disk has no room. Nothing is
+// written then, and the same write may be tried again.
+var ErrFull = errors.New("the disk is full")
+
+// written is the error of a write.
+func written(err error) error {
+	var lite *moderncsqlite.Error
+	if errors.As(err, &lite) && (lite.Code()&0xff == sqlite3.SQLITE_FULL || lite.Code() == sqlite3.SQLITE_IOERR_SHMSIZE) {
+		return fmt.Errorf("write the metadata store: %w: %w", ErrFull, err)
+	}
+	return fmt.Errorf("write the metadata store: %w", err)
+}
 
 // Store is an open database.
 type Store struct {
@@ -109,7 +123,7 @@ func open(path string) (*Store, error) {
 }
 
 // Apply writes what a batch changed, in one transaction with the raft index applied.
-// The error is a local fault: the node must stop.
+// An error other than ErrFull is a local fault: the node must stop.
 func (s *Store) Apply(old, next *metadata.Image, d metadata.Delta, applied uint64) error {
 	sum := s.sum
 	err := s.db.Transaction(func(tx *gorm.DB) error {
@@ -120,7 +134,7 @@ func (s *Store) Apply(old, next *metadata.Image, d metadata.Delta, applied uint6
 		return w.state(next, applied)
 	})
 	if err != nil {
-		return fmt.Errorf("write the metadata store: %w", err)
+		return written(err)
 	}
 	s.sum = sum
 	return nil
@@ -151,7 +165,7 @@ func (s *Store) Replace(img *metadata.Image, applied uint64) error {
 		return w.state(img, applied)
 	})
 	if err != nil {
-		return fmt.Errorf("write the metadata store: %w", err)
+		return written(err)
 	}
 	s.sum = sum
 	return nil

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 
@@ -261,4 +262,38 @@ func TestNoRowUsesGormsAutomaticFields(t *testing.T) {
 		require.Empty(t, s.QueryClauses)
 		require.Empty(t, s.DeleteClauses)
 	}
+}
+
+// A write that the disk has no room for changes nothing, says so, and may be tried again.
+func TestAFullDiskRefusesAWriteThatCanBeTriedAgain(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "m.db")
+	img, _, _ := metadata.Apply(metadata.Empty(), 1, metadata.BootstrapCluster{ClusterID: "c", MetadataVersion: 1})
+	s, err := Create(path, img, 1)
+	require.NoError(t, err)
+	room := func(pages int) { require.NoError(t, s.db.Exec(fmt.Sprint("PRAGMA max_page_count=", pages)).Error) }
+	room(1) // which means: no more than there are
+	next, applied := img, uint64(1)
+	for err == nil {
+		var d metadata.Delta
+		var res metadata.Result
+		img = next
+		next, d, res = metadata.Apply(img, applied+1, metadata.CreateUser{Name: fmt.Sprint("u", applied), Credentials: metadata.Credentials{PasswordHash: strings.Repeat("h", 900)}})
+		require.Nil(t, res.Refusal)
+		if err = s.Apply(img, next, d, applied+1); err == nil {
+			applied++
+			continue
+		}
+		require.ErrorIs(t, err, ErrFull)
+		require.ErrorIs(t, s.Apply(img, next, d, applied+1), ErrFull)
+		room(1 << 20)
+		require.NoError(t, s.Apply(img, next, d, applied+1))
+		require.NoError(t, s.Replace(next, applied+1))
+	}
+	require.NoError(t, s.Close())
+	s, again, at, err := Open(path, "c")
+	require.NoError(t, err)
+	defer func() { require.NoError(t, s.Close()) }()
+	require.Equal(t, applied+1, at)
+	require.Equal(t, metadata.Encode(next), metadata.Encode(again))
 }

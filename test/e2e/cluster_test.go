@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// threeNodes starts three processes that form a cluster from gossip alone.
-func threeNodes(t *testing.T) []*node {
+// threeNodes starts three processes that form a cluster from gossip alone, after what prepares them.
+func threeNodes(t *testing.T, prepare ...func([]*node)) []*node {
 	t.Helper()
 	key := filepath.Join(t.TempDir(), "key")
 	made := runEnv(t, plainEnv(t.TempDir()), strings.NewReader(""), "cluster", "keygen")
@@ -26,6 +26,9 @@ func threeNodes(t *testing.T) []*node {
 	for i := range gossip {
 		nodes = append(nodes, newNode(t, "--node-id", fmt.Sprint(i+1), "--gossip-listen", gossip[i], "--cluster-key-file", key,
 			"--bootstrap-expect", "3", "--join", gossip[0], "--join", gossip[1], "--rack", fmt.Sprint("r", i+1)))
+	}
+	for _, do := range prepare {
+		do(nodes)
 	}
 	for _, n := range nodes {
 		n.spawn(t)

@@ -258,3 +258,114 @@ func TestAFullDiskRefusesRecordsAndNothingElse(t *testing.T) {
 		})
 	}
 }
+
+// fillWholly takes all room of a disk, the ballast's too, as a program does that never stops writing.
+func fillWholly(t *testing.T, n *node, disk string) (remove func()) {
+	t.Helper()
+	var files []string
+	eventually(t, startLimit, "the ballast is given up and the room it took is gone", func() bool {
+		info, err := os.Stat(filepath.Join(n.dir, "ballast"))
+		if freeBytes(t, disk) > 0 {
+			files = append(files, filepath.Join(disk, fmt.Sprint("foreign-", len(files))))
+			fillForeign(t, files[len(files)-1])
+			return false
+		}
+		return err == nil && info.Size() == 0
+	})
+	return func() {
+		t.Helper()
+		for _, f := range files {
+			require.NoError(t, os.Remove(f))
+		}
+	}
+}
+
+// A node of three on a disk that others have filled to the last byte goes on with what it has. What
+// the cluster decides meanwhile is in force there as soon as there is room, without a restart; and
+// a start on that disk waits for room, and says so.
+func TestANodeWithoutAnyRoomWaitsForIt(t *testing.T) {
+	disk := smallDisk(t, "64m")
+	nodes := threeNodes(t, func(nodes []*node) {
+		nodes[2].dir = filepath.Join(disk, "data")
+		nodes[2].args = append(nodes[2].args, "--disk-reserve", "8MiB")
+	})
+	first, n := admin(t, nodes[0]), nodes[2]
+	third := admin(t, n)
+	third.createTopic(t, "flights", 3, nil)
+	third.must(t, "POST", "/v1/topics/flights/records?acks=all", map[string]any{"records": []any{map[string]any{"value": "x", "partition": 0}}}, nil)
+
+	made := 0
+	change := func(rounds int) {
+		t.Helper()
+		for range rounds {
+			made++
+			name := fmt.Sprint("made-", made)
+			eventually(t, startLimit, "the other nodes make changes", func() bool {
+				status, _, err := first.try("POST", "/v1/acls", map[string]any{
+					"principal": "User:" + name + strings.Repeat("-", 200), "resource_type": "topic", "resource_name": name, "pattern": "literal",
+					"operation": "describe", "permission": "allow", "host": "*",
+				})
+				return err == nil && status == 201
+			})
+		}
+	}
+	caughtUp := func(a *api) {
+		t.Helper()
+		eventually(t, startLimit, "all changes are in force", func() bool {
+			var list struct {
+				Total int `json:"total"`
+			}
+			status, answer, err := a.try("GET", "/v1/acls?limit=1", nil)
+			return err == nil && status == 200 && json.Unmarshal(answer, &list) == nil && list.Total == made
+		})
+	}
+
+	remove := fillWholly(t, n, disk)
+	change(200)
+	eventually(t, startLimit, "the node says that changes wait", func() bool {
+		return strings.Contains(n.proc.err.String(), "changes of metadata wait for room")
+	})
+	var page struct {
+		Records []any `json:"records"`
+	}
+	third.must(t, "GET", "/v1/topics/flights/partitions/0/records?offset=0", nil, &page)
+	require.Len(t, page.Records, 1, "what is there is read")
+	require.True(t, n.proc.running())
+	remove()
+	caughtUp(third)
+	require.Contains(t, n.proc.err.String(), "changes of metadata are in force on this node")
+
+	remove = fillWholly(t, n, disk)
+	n.kill()
+	eventually(t, startLimit, "a topic that is made meanwhile has as many replicas as ever", func() bool {
+		var topic struct {
+			ReplicationFactor int `json:"replication_factor"`
+		}
+		status, answer, err := first.try("POST", "/v1/topics", map[string]any{"name": fmt.Sprint("meanwhile-", time.Now().UnixNano())})
+		if err != nil || status != 201 {
+			return false
+		}
+		require.NoError(t, json.Unmarshal(answer, &topic))
+		require.Equal(t, 3, topic.ReplicationFactor)
+		var v clusterView
+		first.must(t, "GET", "/v1/cluster", nil, &v)
+		return v.Brokers[2].State == "offline"
+	})
+	change(20)
+	n.spawn(t)
+	eventually(t, startLimit, "the start says what it waits for", func() bool {
+		require.True(t, n.proc.running(), n.proc.err.String())
+		return strings.Contains(n.proc.err.String(), "changes of metadata wait for room")
+	})
+	remove()
+	n.awaitReady(t)
+	caughtUp(admin(t, n))
+	eventually(t, startLimit, "it is in sync", func() bool {
+		var v struct {
+			UnderReplicated int `json:"under_replicated_partitions"`
+		}
+		first.must(t, "GET", "/v1/cluster", nil, &v)
+		return v.UnderReplicated == 0
+	})
+	n.stop(t)
+}
