@@ -192,7 +192,7 @@ type OffsetsInput struct {
 type CommitOffset struct {
 	Topic      string  `json:"topic" binding:"required"`
 	Partition  int32   `json:"partition" binding:"required" minimum:"0"`
-	NextOffset int64   `json:"next_offset" binding:"required" minimum:"0"` // the next to be read
+	NextOffset int64   `json:"next_offset" binding:"required" minimum:"0" maximum:"9007199254740991"` // the next to be read
 	Metadata   *string `json:"metadata" maxLength:"4096" extensions:"x-nullable"`
 }
 
@@ -219,7 +219,7 @@ type SeekInput struct {
 type SeekPosition struct {
 	Topic      string `json:"topic" binding:"required"`
 	Partition  int32  `json:"partition" binding:"required" minimum:"0"`
-	NextOffset int64  `json:"next_offset" binding:"required" minimum:"0"`
+	NextOffset int64  `json:"next_offset" binding:"required" minimum:"0" maximum:"9007199254740991"`
 }
 
 // SeekAnswer has the cursor that reads on there. Nothing is stored.

@@ -37,8 +37,8 @@ func CheckSeek(list []SeekPosition) error {
 	names := make([]Name, len(list))
 	for i, p := range list {
 		names[i] = p.Name
-		if p.Next < 0 {
-			return model.Invalid(pointer("positions", i, "next_offset"), "an offset must not be negative")
+		if p.Next < 0 || p.Next > model.MaxOffset {
+			return model.Invalid(pointer("positions", i, "next_offset"), "an offset is a number from 0 to %d", model.MaxOffset)
 		}
 	}
 	return checkNames(names, "positions")

@@ -55,8 +55,8 @@ func (g *Group) checkOffsets(list []CommitOffset) error {
 		return model.Invalid("/offsets", "at least one offset is needed")
 	}
 	for i, o := range list {
-		if o.Next < 0 {
-			return model.Invalid(pointer("offsets", i, "next_offset"), "an offset must not be negative")
+		if o.Next < 0 || o.Next > model.MaxOffset {
+			return model.Invalid(pointer("offsets", i, "next_offset"), "an offset is a number from 0 to %d", model.MaxOffset)
 		}
 		if len(o.Metadata) > g.settings.MaxMetadataBytes || !utf8.ValidString(o.Metadata) {
 			return model.Invalid(pointer("offsets", i, "metadata"), "must be valid UTF-8 of at most %d bytes", g.settings.MaxMetadataBytes)

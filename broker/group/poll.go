@@ -357,8 +357,8 @@ func (g *Group) Seek(env Env, req SeekRequest) (*cursor.Cursor, error) {
 	names := make([]Name, len(req.Positions))
 	for i, p := range req.Positions {
 		names[i] = p.Name
-		if p.Next < 0 {
-			return nil, model.Invalid(pointer("positions", i, "next_offset"), "an offset must not be negative")
+		if p.Next < 0 || p.Next > model.MaxOffset {
+			return nil, model.Invalid(pointer("positions", i, "next_offset"), "an offset is a number from 0 to %d", model.MaxOffset)
 		}
 	}
 	ids, err := find(env.Topics, names, "positions")

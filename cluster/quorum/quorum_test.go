@@ -197,3 +197,45 @@ func TestSnapshotsCarryTheStateOverARestartWithoutTheDatabase(t *testing.T) {
 	require.Equal(t, "c", again.Image().Cluster().ID)
 	require.Nil(t, again.Image().User("u"), "that is in the log, which raft replays")
 }
+
+// A founding that was killed between raft's term and the first entry of its log is begun anew, and
+// nothing else is.
+func TestAFoundingThatWasCutShortIsBegunAnew(t *testing.T) {
+	t.Parallel()
+	for what, x := range map[string]struct {
+		values map[string]uint64
+		has    bool
+	}{
+		"nothing":                  {nil, false},
+		"the term of a founding":   {map[string]uint64{"CurrentTerm": 1}, false},
+		"the term of others":       {map[string]uint64{"CurrentTerm": 2}, true},
+		"a vote":                   {map[string]uint64{"CurrentTerm": 1, "LastVoteTerm": 1}, true},
+		"a founding that is whole": {map[string]uint64{"CurrentTerm": 1}, true},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			open := func() *Stores {
+				s, err := OpenStores(dir, NewLogger(slog.New(slog.DiscardHandler)), func(err error) { t.Error(err) }, nil)
+				require.NoError(t, err)
+				return s
+			}
+			s := open()
+			for k, v := range x.values {
+				require.NoError(t, s.stable.SetUint64([]byte(k), v))
+			}
+			if what == "a founding that is whole" {
+				require.NoError(t, s.Logs.StoreLog(&raft.Log{Index: 1, Term: 1, Type: raft.LogNoop}))
+			}
+			require.NoError(t, s.Close())
+			s = open()
+			defer func() { require.NoError(t, s.Close()) }()
+			has, err := s.HasState()
+			require.NoError(t, err)
+			require.Equal(t, x.has, has)
+			raftHas, err := raft.HasExistingState(s.Logs, s.stable, s.Snapshots)
+			require.NoError(t, err)
+			require.Equal(t, x.has, raftHas, "so that it can be founded")
+		})
+	}
+}

@@ -101,9 +101,44 @@ func (r roomyFS) Create(dir, name string, size uint64) (types.WritableFile, erro
 	return r.VFS.Create(dir, name, size)
 }
 
-// HasState reports whether raft has ever run on these files.
+// HasState reports whether raft has ever run on these files. A founding that was cut short is
+// undone: raft writes its first term, then the first entry of its log, and with the term alone it
+// would neither found again nor ever be let in.
 func (s *Stores) HasState() (bool, error) {
-	return raft.HasExistingState(s.Logs, s.stable, s.Snapshots)
+	has, err := raft.HasExistingState(s.Logs, s.stable, s.Snapshots)
+	if err != nil || !has {
+		return has, err
+	}
+	short, err := s.cutShort()
+	if err != nil || !short {
+		return true, err
+	}
+	return false, s.stable.SetUint64(termKey, 0)
+}
+
+// Where raft keeps its term and the one that it last voted in.
+var (
+	termKey = []byte("CurrentTerm")
+	voteKey = []byte("LastVoteTerm")
+)
+
+// cutShort tells that there is nothing but the term that a founding begins with. A node that was
+// let in has a later one: its founder's is followed by that of its election.
+func (s *Stores) cutShort() (bool, error) {
+	last, err := s.Logs.LastIndex()
+	if err != nil || last > 0 {
+		return false, err
+	}
+	snapshots, err := s.Snapshots.List()
+	if err != nil || len(snapshots) > 0 {
+		return false, err
+	}
+	term, err := s.stable.GetUint64(termKey)
+	if err != nil || term != 1 {
+		return false, err
+	}
+	vote, err := s.stable.GetUint64(voteKey)
+	return vote == 0, err
 }
 
 // Close closes the files. Raft must have been shut down.

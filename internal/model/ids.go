@@ -13,6 +13,10 @@ import (
 // offset 0; offsets are dense when written and may have gaps after compaction.
 type Offset int64
 
+// MaxOffset is the largest offset that clients may name as a place to go on from: JSON readers
+// that keep numbers as float64 tell no larger ones apart (RFC 8259, section 6).
+const MaxOffset Offset = 1<<53 - 1
+
 // LeaderEpoch counts the leaderships of a partition (KIP-101). The first leader
 // has epoch 0; NoEpoch means unknown.
 type LeaderEpoch int32

@@ -508,6 +508,8 @@ func TestABadMemberRequestIsRefused(t *testing.T) {
 		"commit of no cursor":      {"POST", commit, object{"cursor": "x"}, 422, "invalid-argument", "/cursor"},
 		"commit of an empty list":  {"POST", commit, offsets(), 422, "invalid-argument", "/offsets"},
 		"a negative offset":        {"POST", commit, offsets(at("m.bad", 0, -1)), 422, "invalid-argument", "/offsets/0/next_offset"},
+		"an offset beyond 2^53":    {"POST", commit, offsets(at("m.bad", 0, 1<<53)), 422, "invalid-argument", "/offsets/0/next_offset"},
+		"a seek beyond 2^53":       {"POST", m.path + "/seek", object{"positions": []object{at("m.bad", 0, 1<<53)}}, 422, "invalid-argument", "/positions/0/next_offset"},
 		"a negative partition":     {"POST", commit, offsets(at("m.bad", -1, 0)), 422, "invalid-argument", "/offsets/0/partition"},
 		"a partition twice":        {"POST", commit, offsets(at("m.bad", 0, 0), at("m.bad", 0, 1)), 422, "invalid-argument", "/offsets/1/partition"},
 		"no offset":                {"POST", commit, offsets(object{"topic": "m.bad", "partition": 0}), 422, "invalid-argument", "/offsets/0/next_offset"},

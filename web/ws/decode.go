@@ -306,13 +306,13 @@ func onePartition(at string, raw json.RawMessage) (Partition, error) {
 
 func onePosition(at string, raw json.RawMessage) (Position, error) {
 	var n int64
-	p, err := namedPartition(at, raw, &field{"next_offset", true, into(&n, whole(0, 1<<63-1))})
+	p, err := namedPartition(at, raw, &field{"next_offset", true, into(&n, whole(0, int64(model.MaxOffset)))})
 	return Position{Topic: p.Topic, Partition: p.Partition, NextOffset: n}, err
 }
 
 func startPosition(at string, raw json.RawMessage) (start, error) {
 	n := int64(-1)
-	p, err := namedPartition(at, raw, &field{"next_offset", false, into(&n, whole(0, 1<<63-1))})
+	p, err := namedPartition(at, raw, &field{"next_offset", false, into(&n, whole(0, int64(model.MaxOffset)))})
 	s := start{Partition: p}
 	if n >= 0 {
 		s.next = &n

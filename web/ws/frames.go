@@ -116,7 +116,7 @@ type SubscribeFrame struct {
 type StartPosition struct {
 	Topic      string `json:"topic" binding:"required"`
 	Partition  int32  `json:"partition" binding:"required" minimum:"0"`
-	NextOffset int64  `json:"next_offset" minimum:"0"`
+	NextOffset int64  `json:"next_offset" minimum:"0" maximum:"9007199254740991"`
 }
 
 // CreditFrame grants further records to a subscription with credit.
@@ -150,7 +150,7 @@ type SeekFrame struct {
 type Position struct {
 	Topic      string `json:"topic" binding:"required"`
 	Partition  int32  `json:"partition" binding:"required" minimum:"0"`
-	NextOffset int64  `json:"next_offset" binding:"required" minimum:"0"`
+	NextOffset int64  `json:"next_offset" binding:"required" minimum:"0" maximum:"9007199254740991"`
 }
 
 // UnsubscribeFrame ends reading; the socket stays open.

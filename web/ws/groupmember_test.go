@@ -260,9 +260,12 @@ func TestCommitsAtTheEdges(t *testing.T) {
 		commit := func(next int64, metadata string) {
 			s.send(`{"op":"commit","id":1,"offsets":[{"topic":"t","partition":0,"next_offset":%d,"metadata":%q}]}`, next, metadata)
 		}
-		commit(1<<63-1, strings.Repeat("m", 4096))
+		commit(1<<53-1, strings.Repeat("m", 4096))
 		s.want("committed")
-		require.Equal(t, map[int32]int64{0: 1<<63 - 1}, n.offsets("g"))
+		require.Equal(t, map[int32]int64{0: 1<<53 - 1}, n.offsets("g"))
+		commit(1<<53, "")
+		s.refused("1", model.InvalidArgument)
+		require.Equal(t, map[int32]int64{0: 1<<53 - 1}, n.offsets("g"))
 		commit(0, "") // it may go back
 		s.want("committed")
 		require.Equal(t, map[int32]int64{0: 0}, n.offsets("g"))

@@ -224,7 +224,7 @@ func oneOffset(at string, raw json.RawMessage) (MemberOffset, error) {
 	err = decodeFields(at+"/", list, []field{
 		{"topic", true, into(&o.Topic, topicName)},
 		{"partition", true, into(&n, whole(0, 1<<31-1))},
-		{"next_offset", true, into(&o.NextOffset, whole(0, 1<<63-1))},
+		{"next_offset", true, into(&o.NextOffset, whole(0, int64(model.MaxOffset)))},
 		{"metadata", false, into(&o.Metadata, text)},
 	})
 	o.Partition = int32(n)
